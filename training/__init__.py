@@ -24,14 +24,7 @@ __getattr__ = import_when_used(
     },
 )
 
-__all__ = [
-    "build_loss",
-    "build_optimizer",
-    "evaluate",
-    "load_dataset",
-    "predict",
-    "train",
-]
+__all__ = ["build_loss", "build_optimizer", "evaluate", "load_dataset", "predict", "train"]
 
 
 def __dir__() -> list[str]:

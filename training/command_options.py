@@ -18,12 +18,7 @@ _OVERRIDE = re.compile(r"--?config\.")
 
 
 class CommandParser(argparse.ArgumentParser):
-    """The parser of a command, whose options are written out in full.
-
-    Args:
-        prog: "keras-vit COMMAND".
-        description: of the command, with an example.
-    """
+    """The parser of a command, "keras-vit COMMAND", whose options are written out in full."""
 
     def __init__(self, prog: str, description: str = "", **settings: Any):
         super().__init__(
@@ -85,11 +80,7 @@ class CommandParser(argparse.ArgumentParser):
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
-        """Returns the options; `overrides` are the `--config.KEY=VALUE` among them.
-
-        Raises:
-            UsageError: saying what is wrong.
-        """
+        """Returns the options; `overrides` are the `--config.KEY=VALUE` among them."""
         args = sys.argv[1:] if args is None else args
         overrides = [text for text in args if self._takes_overrides and _OVERRIDE.match(text)]
         options = super().parse_args([text for text in args if text not in overrides], namespace)
@@ -175,18 +166,11 @@ def list_of(make: Callable[[str], Any]) -> Callable[[str], list]:
 
 
 def own_data(options: argparse.Namespace) -> "tuple[Dataset, dict[str, Any]]":
-    """Opens the data set that a run was trained on.
+    """Opens the data set that the run SOURCE was trained on; returns it and the run's config.
 
-    Args:
-        options: of a command. SOURCE names the run, and --data_dir the folder of its data; if it
-            is not given, it becomes the folder of the run's config.
-
-    Returns:
-        The data set, and the run's config, which names its splits.
-
-    Raises:
-        UsageError: if SOURCE is no run directory.
-        NotPreparedError: if its data is gone.
+    --data_dir names the folder of its data; if it is not given, it becomes the folder of the run's
+    config. Raises `UsageError` if SOURCE is no run directory, `NotPreparedError` if its data is
+    gone.
     """
     from keras_vit.training.data import open_data_of_run
     from keras_vit.training.evaluators.load_keras_model import read_run_config

@@ -37,8 +37,7 @@ _BAD_USE = (
 def command_line(arguments: Sequence[str] | None) -> list[str]:
     """Returns the name of a command and its arguments, of which `--debug` may stand before it.
 
-    Args:
-        arguments: None is those of the process. Without any, the name is "".
+    None is the arguments of the process. Without any, the name is "".
     """
     given = sys.argv[1:] if arguments is None else arguments
     return sorted(given, key="--debug".__eq__) or [""]
@@ -51,14 +50,10 @@ def run_command(
     arguments: Sequence[str] | None,
     default: str | None = None,
 ) -> int:
-    """Runs a command, and returns the exit status of the process.
+    """Runs the command that `arguments` name, and returns the exit status of the process.
 
-    Args:
-        main_of: imports a command by its name, and returns its `main`.
-        commands: {name: meaning}.
-        usage: help of all commands; begins with "usage: PROGRAM COMMAND".
-        arguments: of the command line, as in `command_line`.
-        default: command of options alone; None is none.
+    `main_of` imports a command by its name, and returns its `main`. `usage` is the help of all, and
+    begins with "usage: PROGRAM COMMAND". Options alone are those of the `default` command.
     """
     name, *options = command_line(arguments)
     if name in ("--help", "-h", "help"):
@@ -87,11 +82,7 @@ def command_main(
 ) -> Callable[..., int]:
     """Returns the `main` of a command: (arguments=None) -> exit status of the process.
 
-    Args:
-        program: "keras-vit COMMAND".
-        description: of the command, with an example.
-        add_options: adds its options to a parser.
-        run: does what they ask for. It may return a status; None is success.
+    `program` is "keras-vit COMMAND". `run` may return a status; None is success.
     """
 
     def main(arguments: Sequence[str] | None = None) -> int:
@@ -111,13 +102,10 @@ def command_main(
 
 
 def status_of(run: Callable[[], int | None], debug: bool = False) -> int:
-    """Calls `run` and returns the exit status of the process.
+    """Calls `run`, which may return a status, and returns the exit status of the process.
 
     An expected failure prints one line, "error: …", to standard error; an interruption what it did.
-
-    Args:
-        run: may return a status; None is success.
-        debug: whether the traceback stands before that line, as with VIT_DEBUG=1.
+    With `debug` the traceback stands before that line, as with VIT_DEBUG=1.
     """
     try:
         with _log_on_stderr():

@@ -127,10 +127,7 @@ TABLE_3_IMAGE_SIZE = 224
 def row_of_table_3(model: str, dataset: str, epochs: int | None = None) -> tuple[PreTraining, int]:
     """Returns the row of Table 3 for a model and data set, and its number of epochs.
 
-    `epochs=None` takes the longest run of the row.
-
-    Raises:
-        ValueError: if the table has no such row.
+    `epochs=None` takes the longest run of the row. Raises ValueError if there is no such row.
     """
     for row in TABLE_3:
         if dataset == row.dataset and model in row.models:

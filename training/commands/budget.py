@@ -43,9 +43,8 @@ def _print(options):
 def experiment_table(models: Sequence[str], teraflops: float) -> Table:
     """Returns a row for every experiment: its runs, exaFLOPs and hours for each model.
 
-    Args:
-        models: names of models; one that Table 3 does not pre-train on a data set is shown as "–".
-        teraflops: 10^12 operations per second that training sustains.
+    A model that Table 3 does not pre-train on a data set is shown as "–". `teraflops` are 10^12
+    operations per second that training sustains.
     """
     rows = []
     for upstream in paper_tables.UPSTREAM:

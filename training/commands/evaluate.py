@@ -22,6 +22,9 @@ import logging
 from keras_vit.training.command_options import own_split
 from keras_vit.training.errors import UsageError
 from keras_vit.training.exit_status import command_main
+from keras_vit.training.io.atomic import write_text
+from keras_vit.training.io.printed_table import Table
+from keras_vit.training.io.progress_bar import track
 from keras_vit.training.io.quiet_start import import_tensorflow
 
 logger = logging.getLogger("keras_vit")
@@ -53,7 +56,6 @@ def _evaluate(options):
         architecture_of,
         published_scores,
     )
-    from keras_vit.training.io.printed_table import Table
 
     checkpoint, scores = {"name": options.model, "image_size": options.image_size}, None
     if options.weights:
@@ -121,7 +123,6 @@ def _measure(model, split, options):
     """Returns the metrics of a model on a split, and prints those of classes if asked to."""
     from keras_vit.models.image_model import ACTIVATIONS
     from keras_vit.training.evaluators import classification
-    from keras_vit.training.io.progress_bar import track
 
     preprocess = options.preprocess or model.preprocess
     name, class_names = split.dataset.name, split.dataset.class_names
@@ -153,9 +154,6 @@ def _folder_name(dataset):
 
 def _write(results, options):
     """Writes the files of --output."""
-    from keras_vit.training.io.atomic import write_text
-    from keras_vit.training.io.printed_table import Table
-
     if not options.output:
         return
     for dataset, result in results.items():

@@ -28,8 +28,11 @@ from collections.abc import Iterable
 from keras_vit.training.command_options import at_least_0, at_least_1, own_data, own_split
 from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.exit_status import command_main
-from keras_vit.training.io.image_listing import EXTENSIONS
+from keras_vit.training.io.atomic import write_text
+from keras_vit.training.io.image_listing import EXTENSIONS, list_images
 from keras_vit.training.io.paths import absolute_path, any_path, read_lines
+from keras_vit.training.io.printed_table import Table
+from keras_vit.training.io.progress_bar import track
 from keras_vit.training.io.quiet_start import import_tensorflow
 
 logger = logging.getLogger("keras_vit")
@@ -43,9 +46,8 @@ def _add_options(parser):
     photos = parser.add_argument("photos", metavar="PHOTO", nargs="+", type=any_path, help=text)
     # A data set may stand in their place; without any, "*" would have them before all options.
     photos.required = False
-    parser.add_argument(
-        "--num_classes", metavar="N", type=at_least_1, help="of a checkpoint's head"
-    )
+    text = "of a checkpoint's head"
+    parser.add_argument("--num_classes", metavar="N", type=at_least_1, help=text)
     parser.add_argument("--top", metavar="N", type=at_least_1, default=5, help="classes of a photo")
     parser.add_argument("--labels", metavar="FILE", type=any_path, help="class names, one a line")
     shown = parser.add_mutually_exclusive_group()
@@ -124,7 +126,6 @@ def _predict(options):
     if options.cluster:
         # For the workers, of which one may be on this machine.
         tensorflow.config.set_visible_devices([], "GPU")
-    from keras_vit.training.io.image_listing import list_images
     from keras_vit.training.prediction.predict_folders_and_shards import Predictor
 
     predictor = Predictor(
@@ -147,9 +148,6 @@ def _predict(options):
 
 
 def _show(options, predictor):
-    from keras_vit.training.io.atomic import write_text
-    from keras_vit.training.io.printed_table import Table
-    from keras_vit.training.io.progress_bar import track
     from keras_vit.training.reporting.html_of_charts_and_tables import predictions_html
 
     found = predictor.predict(range(predictor.count), pictures=bool(options.output))
@@ -204,7 +202,6 @@ def _trained_on(options, predictions):
 
 
 def _write_shards(options, predictor):
-    from keras_vit.training.io.progress_bar import track
     from keras_vit.training.prediction.predict_folders_and_shards import missing_shards, write_shard
 
     # The same path for a worker on another machine.

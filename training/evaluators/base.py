@@ -29,11 +29,7 @@ class Evaluator(Protocol):
     distributed: bool
 
     def run(self, model: keras.Model) -> Iterator[tuple[str, float]]:
-        """Yields (name, value) pairs.
-
-        Args:
-            model: images to logits, with the weights to evaluate; the same object every time.
-        """
+        """Yields (name, value) pairs of a model of images to logits, the same object every time."""
 
 
 def create_evaluators(
@@ -43,23 +39,15 @@ def create_evaluators(
     data: RunData,
     tasks: Sequence[Task],
 ) -> list[Evaluator]:
-    """Returns the evaluators that a complete config asks for.
+    """Returns the evaluators that a complete config asks for; the engine is built.
 
-    Args:
-        config: complete.
-        engine: built.
-        loss: that is evaluated along with the accuracies.
-        data: of the run.
-        tasks: of `config.few_shot`.
-
-    Raises:
-        ValueError, UsageError: if one of them cannot work, such as without its data.
+    `loss` is evaluated along with the accuracies; `tasks` are those of `config.few_shot`. Raises
+    ValueError or UsageError if one of them cannot work, such as without its data.
     """
     found: list[Evaluator] = []
     if config.eval_split:
         found.append(ClassificationEvaluator(config.eval_every_steps, engine, loss, data))
-    wanted = config.few_shot
     if tasks:
-        every_steps, shots = wanted.every_steps, wanted.shots
+        every_steps, shots = config.few_shot.every_steps, config.few_shot.shots
         found.append(FewShotEvaluator(tasks, every_steps=every_steps, shots=shots))
     return found

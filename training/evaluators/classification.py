@@ -26,17 +26,15 @@ logger = logging.getLogger("keras_vit")
 
 
 def counted_sums(logits: Tensor, labels: Tensor, mask: Tensor, loss: keras.losses.Loss) -> Tensor:
-    """Returns the sums of loss, top-1 hits and top-5 hits over the images that count.
+    """Returns (4,) float32: sums of loss, top-1 hits and top-5 hits of the images that count.
+
+    And their number: those that have a label and are no padding.
 
     Args:
         logits: (batch, classes) float32. A row with a NaN is no hit.
         labels: (batch, classes) floats, positive at each label of the image.
         mask: (batch,) float32, 0 for images that only pad the batch.
         loss: of `training.recipes.classification_losses`.
-
-    Returns:
-        (4,) float32: the three sums, and the number of images that have a label and are no
-        padding.
     """
     is_label = ops.cast(labels > 0, "float32")
     counted = mask * ops.max(is_label, axis=-1)
@@ -57,18 +55,12 @@ def counted_sums(logits: Tensor, labels: Tensor, mask: Tensor, loss: keras.losse
 def means(sums: Iterable[float]) -> dict[str, float | int]:
     """Returns `{"loss", "top1", "top5", "count"}` of the sums of `counted_sums` over a split.
 
-    Raises:
-        ValueError: if no image counts.
+    Raises ValueError if no image counts.
     """
     loss, top1, top5, count = map(float, sums)
     if not count:
         raise ValueError("Expected at least one image with a label. Received: none")
-    return {
-        "loss": loss / count,
-        "top1": top1 / count,
-        "top5": top5 / count,
-        "count": int(count),
-    }
+    return {"loss": loss / count, "top1": top1 / count, "top5": top5 / count, "count": int(count)}
 
 
 def sign_of(metric: str) -> float:
@@ -77,15 +69,10 @@ def sign_of(metric: str) -> float:
 
 
 class ClassificationEvaluator:
-    """Evaluates while training, on the devices that train; see `Evaluator`.
+    """Evaluates while training, on the devices of an engine that is built; see `Evaluator`.
 
-    Yields `eval_loss`, `eval_top1`, `eval_top5` and `eval_count`, as those of `means`.
-
-    Args:
-        every_steps: updates between evaluations; 0 evaluates after the last one only.
-        engine: that trains, built.
-        loss: of `training.recipes.classification_losses`.
-        data: of a run with a `config.eval_split`.
+    Yields `eval_loss`, `eval_top1`, `eval_top5` and `eval_count` of `config.eval_split`, as those
+    of `means`.
     """
 
     names: tuple[str, ...] = ("eval_loss", "eval_top1", "eval_top5", "eval_count")
@@ -171,11 +158,8 @@ def evaluate(
 def logits_of(probabilities: Callable, loss: str) -> Callable:
     """Returns a function from images to logits whose loss is that of the probabilities.
 
-    It warns of probabilities that are rounded to 0 or 1: their logits are lost.
-
-    Args:
-        probabilities: from images to (batch, classes), in [0, 1].
-        loss: `"softmax"` or `"sigmoid"`.
+    It warns of probabilities that are rounded to 0 or 1: their logits are lost. `probabilities`
+    maps images to (batch, classes), in [0, 1]; `loss` is `"softmax"` or `"sigmoid"`.
     """
     # The smallest number, and the largest that rounds to 0 beside 1.
     of_0, of_1 = np.finfo("float32").tiny, np.float32(2**-25)
@@ -207,9 +191,8 @@ def require_probabilities(values: np.ndarray) -> None:
 def per_class(confusion: np.ndarray, names: Sequence[str] | None = None) -> Table:
     """Returns for each class: images, recall (its accuracy), precision, most frequent confusion.
 
-    Args:
-        confusion: (classes, classes) counts, row the label and column the prediction.
-        names: of the classes; numbers if None.
+    `confusion` are (classes, classes) counts, row the label and column the prediction; classes
+    without names are shown by their numbers.
     """
     names = [str(i) for i in range(len(confusion))] if names is None else list(names)
     if len(names) != len(confusion):
@@ -219,19 +202,13 @@ def per_class(confusion: np.ndarray, names: Sequence[str] | None = None) -> Tabl
     rows = []
     for label, name in enumerate(names):
         images, predictions = confusion[label].sum(), confusion[:, label].sum()
-        correct = confusion[label, label]
-        mistakes = confusion[label].copy()
+        correct, mistakes = confusion[label, label], confusion[label].copy()
         mistakes[label] = 0
-        worst = mistakes.argmax() if mistakes.any() else None
-        rows.append(
-            (
-                name,
-                int(images),
-                f"{100 * correct / images:.2f}" if images else "–",
-                f"{100 * correct / predictions:.2f}" if predictions else "–",
-                "" if worst is None else f"{names[worst]} ({mistakes[worst]})",
-            )
-        )
+        worst = mistakes.argmax()
+        recall = f"{100 * correct / images:.2f}" if images else "–"
+        precision = f"{100 * correct / predictions:.2f}" if predictions else "–"
+        mistaken_for = f"{names[worst]} ({mistakes[worst]})" if mistakes.any() else ""
+        rows.append((name, int(images), recall, precision, mistaken_for))
     return Table(("class", "images", "recall %", "precision %", "mostly mistaken for"), rows)
 
 
@@ -240,13 +217,8 @@ def class_order(
 ) -> list[int] | None:
     """Returns which output of a model stands for each class of data; None for all in their order.
 
-    Args:
-        of_model: names of the model's classes, or None where they are not known.
-        of_data: names of the data's.
-        name: of the data.
-
-    Raises:
-        UsageError: if the classes are not the same.
+    The names of classes are None where they are not known. Raises `UsageError`, naming the data,
+    if the classes are not the same.
     """
     if not of_model or not of_data or list(of_model) == list(of_data):
         return None

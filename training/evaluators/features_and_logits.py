@@ -154,13 +154,10 @@ def raw_pixels() -> FrozenModel:
 def freeze(
     model: keras.Model, name: str, *, layer: str | None = None, identified: bool = True
 ) -> FrozenModel:
-    """Returns a Keras model as functions.
+    """Returns a Keras model, of this package or any that takes images in [-1, 1], as functions.
 
-    Args:
-        model: of this package, or any that takes images in [-1, 1].
-        name: for tables.
-        layer: as in `load_frozen`.
-        identified: whether to compute the identity, which is that of the weights of this moment.
+    `name` is for tables, `layer` as in `load_frozen`. If it is `identified`, its identity is that
+    of the weights of this moment, else "".
     """
     # Masked patch prediction trains the encoder inside it.
     model = getattr(model, "encoder", model)

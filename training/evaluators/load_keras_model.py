@@ -172,9 +172,7 @@ def without_model(path: pathlib.Path) -> str:
 def read_run_config(file: str | os.PathLike) -> dict[str, Any]:
     """Returns the `config.json` of a run as nested dicts; keys of other versions stay in it.
 
-    Raises:
-        ValueError: if it is not JSON, or a key has a value of the wrong type.
-        OSError: if it cannot be read.
+    Raises ValueError if it is not JSON, or a key has a value of the wrong type.
     """
     try:
         config = json.loads(any_path(file).read_text(encoding="utf-8"))
@@ -227,12 +225,9 @@ def _saved_model(path):
 def saved_arguments(source: str | os.PathLike) -> dict[str, Any] | None:
     """Returns the arguments of a run's or `.keras` file's model, which is not built.
 
-    Returns:
-        Those of `keras_vit.VisionTransformer`, or with a `name` of `keras_vit.create_model`;
-        None if `source` is neither a run directory nor a `.keras` file.
-
-    Raises:
-        ValueError: if there is no such `.keras` file, or it holds a model of another class.
+    They are those of `keras_vit.VisionTransformer`, or with a `name` of `keras_vit.create_model`;
+    None if `source` is neither. Raises ValueError if there is no such `.keras` file, or it holds a
+    model of another class.
     """
     path = any_path(source)
 

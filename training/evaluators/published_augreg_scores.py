@@ -36,12 +36,10 @@ class Scores(NamedTuple):
 
 
 def published_scores(name: str, index: str | os.PathLike | None = None) -> Scores:
-    """Returns the published accuracies of a checkpoint.
+    """Returns the published accuracies of a checkpoint, named as `url_of` takes it.
 
-    Args:
-        name: of the checkpoint, as `list_of_published_weights.url_of` takes it.
-        index: AugReg's index, a copy of gs://vit_models/augreg/index.csv; None takes
-            `augreg/index.csv` in the folder of downloads where there is one.
+    `index` is AugReg's, a copy of gs://vit_models/augreg/index.csv; None takes `augreg/index.csv`
+    in the folder of downloads where there is one.
 
     Raises:
         UsageError: if the score is of another classifier than one in the checkpoint.
@@ -93,8 +91,7 @@ def _indexed(file, index):
 def architecture_of(name: str) -> Published:
     """Returns the model, the image size and the arguments of a published checkpoint.
 
-    Raises:
-        ValueError: if the name is unknown, or does not say them, as those of BiT on VTAB.
+    Raises ValueError if the name is unknown, or does not say them, as those of BiT on VTAB.
     """
     row = published(name) or published_classifier(name)
     if row:

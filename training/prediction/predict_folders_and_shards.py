@@ -106,9 +106,7 @@ class Predictor:
     Args:
         source: the model, as `training.evaluators.features_and_logits.load_frozen` takes it.
         photos: image files; empty for a data set.
-        dataset: its name, if it is one.
-        split: of the data set.
-        data_dir: folder of prepared data sets.
+        dataset, split, data_dir: as in `training.load_dataset`.
         checkpoint: `name`, `num_classes` and `image_size` of `load_frozen`.
         class_names: instead of the model's own.
         top: classes of each image.
@@ -180,15 +178,10 @@ class Predictor:
         }
 
     def predict(self, numbers: range, *, pictures: bool = False) -> Iterator[Prediction]:
-        """Yields the prediction of each image, in order.
+        """Yields the prediction of each image, in order, with `pictures` its pictures as well.
 
-        Args:
-            numbers: of the images, consecutive.
-            pictures: whether to give `image` and `attention` as well.
-
-        Raises:
-            TrainingError: if the images do not answer.
-            ValueError: if there is not a name for each class.
+        `numbers` are consecutive. Raises `TrainingError` if the images do not answer, ValueError
+        if there is not a name for each class.
         """
         due = numbers.start
         for found, images in self._readable(numbers, pictures):
@@ -264,12 +257,9 @@ class Predictor:
 
 
 def write_shard(predictor: Predictor, directory: str, name: str) -> int:
-    """Writes a shard, which appears whole, and returns how many of its images cannot be read.
+    """Writes one of `predictor.shards` whole, and returns how many of its images cannot be read.
 
-    Args:
-        predictor: of the images.
-        directory: of the shards; may be in a store.
-        name: one of `predictor.shards`.
+    The directory may be in a store.
 
     Raises:
         TrainingError: if the images or the directory do not answer, or photos were replaced since
@@ -301,9 +291,8 @@ def write_shard(predictor: Predictor, directory: str, name: str) -> int:
 def missing_shards(predictor: Predictor, directory: str) -> Iterator[list[str]]:
     """Locks the directory of the shards and yields the names of the shards that are not in it yet.
 
-    Raises:
-        UsageError: if another process works in it, or it holds other predictions, or
-            unknown ones.
+    Raises `UsageError` if another process works in it, or it holds other predictions, or unknown
+    ones.
     """
     folder = any_path(directory)
     with lock(folder):

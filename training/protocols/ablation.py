@@ -73,16 +73,9 @@ def run_study(
 ) -> list[Score]:
     """Runs every cell with every seed, or what is left of it after an interruption.
 
-    Args:
-        study: whose cells they are.
-        configs: {cell: config}, the user's changes applied.
-        workdir: gets a run directory CELL/seed_SEED for each.
-        datasets: {name: data set}, open, of all configs.
-        few_shot_task: of `training.evaluators.few_shot`.
-        seeds: of each cell.
-
-    Raises:
-        Diverged: if a cell does.
+    `configs` are {cell: config}, the user's changes applied, and `datasets` {name: data set}, open,
+    of all of them. `workdir` gets a run directory CELL/seed_SEED for each. Raises `Diverged` if a
+    cell does.
     """
     scores = []
     with same_weights(next(iter(configs.values())).checkpoint):
@@ -99,8 +92,7 @@ def run_study(
     return scores
 
 
-def _run_of_cell(workdir: pathlib.Path, cell: str, seed: int) -> pathlib.Path:
-    """Returns the run directory of a cell and seed."""
+def _run_of_cell(workdir, cell, seed):
     return workdir / cell / f"seed_{seed}"
 
 
@@ -192,10 +184,7 @@ def study_table(
 ) -> Table:
     """Returns the table of a study: a row for each cell.
 
-    Args:
-        title: of the table.
-        scores: of all cells and seeds.
-        paper: {cell: the paper's accuracy in percent}, shown beside if given.
+    `paper` is {cell: the paper's accuracy in percent}, shown beside if given.
     """
     shots, top1 = _by_cell(scores, "few_shot"), _by_cell(scores, "top1")
     rows = []
@@ -215,7 +204,7 @@ def study_table(
 def every_score(scores: Sequence[Score]) -> Table:
     """Returns all scores with all fields, one row for each run."""
     names = [field.name for field in dataclasses.fields(Score)]
-    return Table(names, [[getattr(score, name) for name in names] for score in scores])
+    return Table(names, [dataclasses.astuple(score) for score in scores])
 
 
 _SHOTS = f"{SHOTS}-shot linear accuracy (%)"

@@ -54,10 +54,9 @@ class RunResult:
 
 
 def refuse_chosen(overrides: Sequence[str], *keys: str) -> None:
-    """Refuses overrides of keys that a protocol sets in each run.
+    """Raises `UsageError` for overrides of keys that a protocol sets in each run.
 
-    Raises:
-        UsageError: with the option that takes their values, if there is one.
+    It names the option that takes their values, if there is one.
     """
     options = {"optimizer.base_lr": "--rates", "seed": "--seeds", "dataset": "--tasks"}
     for name in {each.partition("=")[0].removeprefix("--config.") for each in overrides}:
@@ -79,11 +78,7 @@ def same_weights(checkpoint: str) -> Iterator[None]:
 
 
 def require_last_update(config: ConfigDict) -> None:
-    """Refuses runs that end, or are handed over, by what they score on the evaluation split.
-
-    Raises:
-        UsageError: saying which keys to leave.
-    """
+    """Refuses runs that end, or are handed over, by what they score on the evaluation split."""
     if config.early_stopping.patience or config.hand_over == "best":
         raise UsageError(
             "Expected --config.early_stopping.patience=0 --config.hand_over=last: the last update "
@@ -97,11 +92,7 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
 
     The scores are those that the trainer logs after the last step. Once they are in
     `result.json`, the run's checkpoints for resuming it are deleted; `model.keras` stays.
-
-    Args:
-        config: of the run.
-        workdir: its directory.
-        dataset: `config.dataset`, open.
+    `dataset` is `config.dataset`, open.
 
     Raises:
         UsageError: for a job of several processes, and if `workdir` holds a run of another
@@ -184,11 +175,8 @@ def computed_once(
 ) -> dict:
     """Returns the JSON of `file`, which is what `compute` returns where there is none yet.
 
-    Where `data` identifies what it is computed from, it is computed again from other data.
-
-    Raises:
-        ValueError: if the file is damaged.
-        UsageError, TrainingError: if it is in a store that refuses or fails.
+    Where `data` identifies what it is computed from, it is computed again from other data. Raises
+    ValueError if the file is damaged.
     """
     if not read_path(file, file.exists):
         made = compute() | ({} if data is None else {"made_from": list(data)})

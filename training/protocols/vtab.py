@@ -34,15 +34,11 @@ _PUBLISHED: dict[str, dict[str, Sequence[float]]] = {
 
 
 def aggregate(accuracies: Mapping[str, Sequence[float]]) -> dict[str, MeanDeviation]:
-    """Returns the mean of each group of tasks, and of all, over those that have a result.
+    """Returns {"Natural", "Specialized", "Structured", "VTAB (19 tasks)": mean over the tasks}.
 
-    Args:
-        accuracies: for each task, by the paper's name, the accuracies in percent of its runs; the
-            same number of runs for every task. Tasks may be absent.
-
-    Returns:
-        {"Natural", "Specialized", "Structured", "VTAB (19 tasks)": mean, with the deviation of
-        that mean over runs}; without the groups of which no task has a result.
+    With the deviation of that mean over runs; without the groups of which no task has a result.
+    `accuracies` has for each task, by the paper's name, the accuracies in percent of its runs; the
+    same number of runs for every task. Tasks may be absent.
     """
     present = {
         group: [accuracies[task] for task in tasks if task in accuracies]
@@ -64,9 +60,7 @@ def _mean_of(group, accuracies):
 def comparison(name: str, accuracies: Mapping[str, Sequence[float]]) -> Table:
     """Returns the accuracies of a model, task by task, beside the three rows of Table 9.
 
-    Args:
-        name: of the model.
-        accuracies: as for `aggregate`; an absent task is shown as "–".
+    `accuracies` are as for `aggregate`; an absent task is shown as "–".
     """
     rows = []
     for group, tasks in VTAB_GROUPS.items():
@@ -112,15 +106,10 @@ def run(
 ) -> Table:
     """Trains and scores the tasks, or what is left of them, and returns the table of all.
 
-    `vtab.md`, `vtab.csv` and `vtab.png` are written anew after every task.
-
-    Args:
-        tasks: each with the config of its final runs and its open data set.
-        workdir: gets a directory for each task.
-        name: of the model.
-        rates: one learning rate, or several to choose from on the tasks' development splits.
-        seeds: of the final runs.
-        one_rate: whether all tasks are given the rate that is best on average.
+    `vtab.md`, `vtab.csv` and `vtab.png` are written anew after every task. Each task comes with the
+    config of its final runs and its open data set, and gets a directory in `workdir`. Several
+    `rates` are chosen from on the tasks' development splits; with `one_rate` all tasks are given
+    the rate that is best on average.
     """
     found = {}
     with same_weights(tasks[0][1].checkpoint):

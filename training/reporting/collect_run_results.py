@@ -15,7 +15,7 @@ from keras_vit.training.evaluators.features_and_logits import rollout_of
 from keras_vit.training.evaluators.load_keras_model import load_model, read_run_config
 from keras_vit.training.io.atomic import atomic_file, write_text
 from keras_vit.training.io.progress_bar import track
-from keras_vit.training.reporting.html_of_charts_and_tables import Example, report_html
+from keras_vit.training.reporting.html_of_charts_and_tables import report_html
 from keras_vit.training.reporting.metrics_csv import read_metrics
 
 # Enough for a picture; accuracies come from `metrics.csv`, where every image counts.
@@ -34,14 +34,9 @@ def report_run(
 ) -> pathlib.Path:
     """Writes `report.html` into a run directory and returns its path.
 
-    Args:
-        run: a directory with `config.json`, `metrics.csv` and `model.keras`.
-        dataset: of the run, where it is open already.
-        data_dir: where its data is now; None is where the run found it.
-
-    Raises:
-        FileNotFoundError: if `run` holds no finished run, or its data is gone and no page was
-            drawn before.
+    `dataset` is the run's, where it is open already, and `data_dir` where its data is now; None is
+    where the run found it. Raises `FileNotFoundError` if `run` holds no finished run, or its data
+    is gone and no page was drawn before.
     """
     run = pathlib.Path(run)
     absent = [n for n in ("config.json", "metrics.csv", "model.keras") if not (run / n).exists()]
@@ -92,19 +87,12 @@ def _evaluated(run, source, config, dataset):
     np.add.at(confusion, (labels, predictions), 1)
     chosen, images, attention = (results[key] for key in ("chosen", "images", "attention"))
     attention = attention if len(attention) else [None] * len(chosen)
-    examples = [
-        Example(image, int(labels[index]), int(predictions[index]), looked)
-        for index, image, looked in zip(chosen, images, attention, strict=True)
-    ]
+    examples = [*zip(images, labels[chosen], predictions[chosen], attention, strict=True)]
     return {"confusion": confusion, "names": names, "examples": examples}
 
 
 def kept_evaluation(file: pathlib.Path) -> dict[str, np.ndarray]:
-    """Returns the arrays of `EVALUATION`.
-
-    Raises:
-        ValueError: if the file is damaged.
-    """
+    """Returns the arrays of `EVALUATION`; raises ValueError if the file is damaged."""
     advice = "It is written again where the evaluation split is: name its folder with --data_dir."
     with damage_named(f"{file} is damaged", advice), np.load(file) as kept:
         arrays = dict(kept)

@@ -8,7 +8,7 @@ import pathlib
 import string
 import urllib.parse
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import TypeAlias
 
 import numpy as np
 
@@ -78,19 +78,9 @@ def _overlay(image, attention):
     return 0.4 * image.mean(axis=-1, keepdims=True) + 0.6 * colors
 
 
-class Example(NamedTuple):
-    """An image of the evaluation split.
-
-    Attributes:
-        image: (height, width, 3) in [0, 255].
-        label, prediction: numbers of classes.
-        attention: (height, width) in [0, 1], or None.
-    """
-
-    image: np.ndarray
-    label: int
-    prediction: int
-    attention: np.ndarray | None = None
+# An image, (height, width, 3) in [0, 255], its label and prediction, numbers of classes, and its
+# attention, (height, width) in [0, 1], or None.
+Example: TypeAlias = tuple[np.ndarray, int, int, np.ndarray | None]
 
 
 def report_html(
@@ -105,13 +95,12 @@ def report_html(
     examples: Sequence[Example] = (),
     files: Sequence[str] = (),
 ) -> str:
-    """Returns the page.
+    """Returns the page of a run. Texts are plain, not HTML.
 
     Args:
-        title, subtitle: plain text.
+        title, subtitle, config: texts.
         series: {column: [(step, value), ...]} of `metrics.csv`.
         tiles: {label: text}, the results shown first.
-        config: plain text of the configuration.
         confusion: (classes, classes) counts, row the label, or None.
         names: of the classes.
         examples: shown in this order.
@@ -244,13 +233,13 @@ def _examples(examples, names):
         figures.append(_figure(image, attention, names[true], html.escape(label), kind=kind))
     return (
         '<h2 id="examples">Examples and where the model looks</h2>'
-        f'<p class="note">Mistakes come first.{_attention_note(examples)}</p>'
+        f'<p class="note">Mistakes come first.{_attention_note(each[-1] for each in examples)}</p>'
         f'<div class="examples">{"".join(figures)}</div>'
     )
 
 
-def _attention_note(pictures):
-    if all(each.attention is None for each in pictures):
+def _attention_note(attentions):
+    if all(each is None for each in attentions):
         return ""
     return (
         " Beside each image, in color: its attention rollout, which follows attention down through "
@@ -261,17 +250,15 @@ def _attention_note(pictures):
 def predictions_html(
     model: str, predictions: Sequence[Prediction], trained_on: Collection[str] = ()
 ) -> str:
-    """Returns a page of HTML that loads nothing from elsewhere.
+    """Returns the page of predictions, in their order, by the model of that name.
 
-    Args:
-        model: its name.
-        predictions: shown in this order.
-        trained_on: ids of the photos that the model was trained on, which are marked.
+    `trained_on` are ids of the photos that the model was trained on, which are marked.
     """
     folders = {pathlib.Path(each.id).absolute().parent for each in predictions}
     shared = os.path.commonpath(folders) if folders else ""
     figures = "".join(_prediction(each, each.id in trained_on, shared) for each in predictions)
-    note = f"Each photo is shown as the model saw it.{_attention_note(predictions)}"
+    note = "Each photo is shown as the model saw it."
+    note += _attention_note(each.attention for each in predictions)
     if trained_on:
         note += f" {_MARK}: the model learned this photo; the answer says little about new ones."
     body = f'<p class="note">{note}</p><div class="examples photos">{figures}</div>'

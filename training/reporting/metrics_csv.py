@@ -10,11 +10,8 @@ from keras_vit.training.io.paths import any_path
 def metric_rows(path: str | os.PathLike) -> list[dict[str, str]]:
     """Returns the rows of a `metrics.csv`, {column: text of a number or ""}.
 
-    Half a row at its end, which a killed process may leave, is passed over.
-
-    Raises:
-        ValueError: naming the line, if it is not a table of numbers with a column `step`.
-        OSError: if it cannot be read.
+    Half a row at its end, which a killed process may leave, is passed over. Raises ValueError,
+    naming the line, if it is not a table of numbers with a column `step`.
     """
     content = any_path(path).read_bytes()
     rows: list[dict[str, str]] = []
@@ -37,10 +34,9 @@ def metric_rows(path: str | os.PathLike) -> list[dict[str, str]]:
 
 
 def read_metrics(path: str | os.PathLike) -> dict[str, list[tuple[int, float]]]:
-    """Returns {column: [(step, value), ...]} of a `metrics.csv`, blank cells left out.
+    """Returns {column: [(step, value), ...]} of a `metrics.csv`, without blank cells.
 
-    Raises:
-        ValueError, OSError: as `metric_rows`.
+    Raises as `metric_rows`.
     """
     series: dict[str, list[tuple[int, float]]] = {}
     for row in metric_rows(path):

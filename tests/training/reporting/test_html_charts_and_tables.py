@@ -12,7 +12,6 @@ from PIL import Image
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.prediction.predict_folders_and_shards import Prediction
 from keras_vit.training.reporting.html_of_charts_and_tables import (
-    Example,
     predictions_html,
     report_html,
 )
@@ -59,8 +58,8 @@ def report(tmp_path):
         confusion=np.array([[3, 1, 0], [0, 4, 0], [2, 0, 0]]),
         names=["cat", "<dog>", "a <very> long name"],
         examples=[
-            Example(image, 0, 1, np.eye(2)[[1]].repeat(4, 1).repeat(8, 0)),
-            Example(image[..., :1], 1, 1),
+            (image, 0, 1, np.eye(2)[[1]].repeat(4, 1).repeat(8, 0)),
+            (image[..., :1], 1, 1, None),
         ],
         files=["hub/", "my model.tflite"],
     )

@@ -35,9 +35,7 @@ class Disagreement(UsageError):
 class Interrupted(TrainingError):
     """A run that was asked to stop, and stopped with its state saved.
 
-    Args:
-        message: what happened and what to do next.
-        received: number of the signal; 0 if another process of the job received it.
+    `received` is the number of the signal, 0 if another process of the job received it.
     """
 
     def __init__(self, message: str, received: int = 0):
@@ -60,13 +58,9 @@ _PLACES = ("Graph execution error", "Detected at node", "<stack", 'File "', "[["
 
 
 def first_line(error: object, longest: int = 200) -> str:
-    """Returns the beginning of an error's message, and a file system's reason in the rest of it.
+    """Returns the first characters of an error's message, and a file system's reason in the rest.
 
-    Lines that say where in a graph it was are left out.
-
-    Args:
-        error: of a runtime, whose messages are long.
-        longest: characters of the beginning.
+    Runtimes have long messages. Lines that say where in a graph it was are left out.
     """
     text = _OF_TENSORFLOW.sub("", str(error))
     lines = (line.strip() for line in text.splitlines())
@@ -84,10 +78,8 @@ def damage_named(
 ) -> collections.abc.Iterator[None]:
     """Turns what a library raises for a damaged file, any error of any library, into a `kind`.
 
-    Args:
-        failure: the beginning of its message, which names the file.
-        advice: what to do next.
-        kind: the error; one of a kind of its own is raised as it is.
+    Its message begins with `failure`, which names the file, and ends with what to do next. An error
+    of a `kind` of its own is raised as it is.
     """
     try:
         yield

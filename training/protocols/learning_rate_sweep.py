@@ -73,10 +73,7 @@ def development_splits(dataset: Dataset, train_split: str, share: float) -> tupl
         return spec.dev
     if dataset.photos:
         return splits.divide(train_split, spec.sizes, share)
-    return _by_position(dataset.split(train_split).num_examples, spec, train_split, share)
-
-
-def _by_position(size, spec, train_split, share):
+    size = dataset.split(train_split).num_examples
     kept = size - max(1, round(share * size))
     if kept < 1:
         raise ValueError(

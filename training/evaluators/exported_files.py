@@ -41,8 +41,7 @@ _STARTING = threading.Lock()
 def labels_of(path: str | os.PathLike) -> list[str] | None:
     """Returns the class names inside of a module, TFLite or ONNX file, or None without any.
 
-    Raises:
-        ValueError: if they are damaged.
+    Raises ValueError if they are damaged.
     """
     return _inside(pathlib.Path(path), LABELS_FILE, str.splitlines)
 
@@ -50,8 +49,7 @@ def labels_of(path: str | os.PathLike) -> list[str] | None:
 def interface_of(path: str | os.PathLike) -> dict[str, Any]:
     """Returns the `interface.json` inside of a module, TFLite or ONNX file, or {}.
 
-    Raises:
-        ValueError: if it is damaged.
+    Raises ValueError if it is damaged.
     """
     return _inside(pathlib.Path(path), INTERFACE_FILE, _interface) or {}
 
@@ -135,18 +133,15 @@ class TFLiteFunction:
         self._path, self._idle = os.fspath(path), queue.SimpleQueue[Callable]()
         self._process = os.getpid()
         self._side_by_side = ThreadPoolExecutor(streams).map if streams > 1 else map
+        interpreter = functools.partial(Interpreter, self._path, num_threads=threads // streams)
         with _STARTING, quiet_start():
             with self._damage_named("LiteRT"):
-                first = Interpreter(self._path, num_threads=threads // streams)
+                first = interpreter()
                 self._describe(first)
             self.runtime = runtime or self._faster(bfloat16)
             if self.runtime == "litert":
                 with self._damage_named("LiteRT"):
-                    others = (
-                        Interpreter(self._path, num_threads=threads // streams)
-                        for _ in range(streams - 1)
-                    )
-                    for each in (first, *others):
+                    for each in (first, *(interpreter() for _ in range(streams - 1))):
                         each.allocate_tensors()
                         self._idle.put(functools.partial(_litert, each, self.output))
             else:
@@ -158,9 +153,8 @@ class TFLiteFunction:
     def __call__(self, images: np.ndarray) -> np.ndarray:
         """Returns the outputs (n, …) of images (n, height, width, 3) float32 in [0, 1].
 
-        Raises:
-            RuntimeError: in a fork of the process that opened the file.
-            ValueError: for images of another size.
+        Raises RuntimeError in a fork of the process that opened the file, ValueError for images of
+        another size.
         """
         if images.shape[1:] != self.image_shape:
             # LiteRT would take them, and enlarge its graph.
@@ -213,8 +207,10 @@ class TFLiteFunction:
     def _faster(self, bfloat16):
         """Returns the runtime that `benchmarks compare_runtimes` shows to be the faster one."""
         large = os.path.getsize(self._path) > _LARGE and self._all_floats
-        wanted = bfloat16 or (large and find_spec("openvino"))
-        return "openvino" if wanted and _has_bfloat16() else "litert"
+        if not (bfloat16 or (large and find_spec("openvino"))):
+            return "litert"
+        able = _import_openvino().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+        return "openvino" if "BF16" in able else "litert"
 
     def _requests(self, threads, streams, precision):
         openvino = _import_openvino()
@@ -259,10 +255,6 @@ def _import_openvino():
     except ImportError as error:
         raise UsageError(missing_extra("openvino", "openvino", error)) from error
     return openvino
-
-
-def _has_bfloat16():
-    return "BF16" in _import_openvino().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
 
 
 def _cores():

@@ -1,7 +1,7 @@
 """Measures the images that a model takes in a second, on whatever device there is."""
 
 import statistics
-import time
+import timeit
 
 import keras
 
@@ -14,17 +14,11 @@ def images_per_second(
     repeats: int = 5,
     jit_compile: bool = False,
 ) -> float:
-    """Returns the rate of inference or training, from the median time of a batch.
+    """Returns the rate of inference, or of forward and backward pass to `train`.
 
-    Args:
-        model: a `keras.Model` of images, (batch, height, width, 3).
-        batch_size: images per call.
-        train: whether to time forward and backward pass instead of inference.
-        repeats: timed calls, after one that traces and one that warms up.
-        jit_compile: whether XLA compiles the call.
-
-    Raises:
-        tf.errors.ResourceExhaustedError: if a batch does not fit the device.
+    Images are (batch, height, width, 3). It is that of the median time of `repeats` calls, after
+    one that traces and one that warms up. Raises `tf.errors.ResourceExhaustedError` if a batch
+    does not fit the device.
     """
     import tensorflow as tf
 
@@ -42,11 +36,6 @@ def images_per_second(
 
     function = tf.function(update if train else infer, jit_compile=jit_compile, autograph=False)
 
-    def seconds():
-        start = time.perf_counter()
-        # Copying the result to the host is what waits for the device.
-        function(images).numpy()
-        return time.perf_counter() - start
-
-    seconds(), seconds()
-    return batch_size / statistics.median(seconds() for _ in range(repeats))
+    # Copying the result to the host is what waits for the device.
+    seconds = timeit.repeat(lambda: function(images).numpy(), number=1, repeat=repeats + 2)
+    return batch_size / statistics.median(seconds[2:])

@@ -58,7 +58,7 @@ _PLACES = ("Graph execution error", "Detected at node", "<stack", 'File "', "[["
 
 
 def first_line(error: object, longest: int = 200) -> str:
-    """Returns the first characters of an error's message, and a file system's reason in the rest.
+    """Returns the first `longest` characters of an error, and a file system's reason in the rest.
 
     Runtimes have long messages. Lines that say where in a graph it was are left out.
     """

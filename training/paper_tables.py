@@ -81,13 +81,10 @@ TABLE_2: dict[tuple[str, str], dict[str, MeanDeviation]] = _by_column(
 
 
 class PreTraining(NamedTuple):
-    """A row of Table 3.
+    """A row of Table 3, of the models that share it, with the lengths in epochs that were run.
 
     Attributes:
-        models: names that share the row.
         dataset: `"jft"`, `"imagenet21k"` or `"imagenet2012"`.
-        epochs: the lengths that were run.
-        base_lr, schedule, weight_decay, dropout: as in the table.
         clip_norm: largest global gradient norm; stated for ImageNet only, 0 elsewhere.
         head_bias: initial bias of the head, near `-log(classes)` for the sigmoid loss.
     """
@@ -143,12 +140,9 @@ def row_of_table_3(model: str, dataset: str, epochs: int | None = None) -> tuple
 
 
 class FineTuning(NamedTuple):
-    """A row of Table 4.
+    """A row of Table 4: updates, the rates that are swept, and the released code's warm-up.
 
-    Attributes:
-        steps: number of updates.
-        base_lrs: the rates that are swept.
-        warmup_steps: of the released code (the paper states none).
+    The paper states no warm-up.
     """
 
     steps: int

@@ -92,7 +92,8 @@ def choose_examples(labels: np.ndarray, num_classes: int, seed: int) -> list[np.
     """Returns for each class a shuffled list of its indices; k shots are the first k of each.
 
     One generator shuffles the classes in order, so the examples of fewer shots are among those
-    of more shots with the same seed. `labels` are (examples,) integers.
+    of more shots with the same seed. `labels` are (examples,) integers; a class without examples
+    gets an empty list.
     """
     rng = np.random.default_rng(seed)
     return [rng.permutation(np.flatnonzero(labels == label)) for label in range(num_classes)]

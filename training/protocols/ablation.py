@@ -275,20 +275,17 @@ def _head(scores, workdir):
 
 def _lines(study, scores):
     """Joins the cells of each line in order of x, on a logarithmic axis."""
-    panels = _PANELS[study]
-    figure, axes = new_figure(len(panels))
-    for axis, (x, xlabel, y, ylabel) in zip(axes, panels, strict=True):
+    figure, axes = new_figure(len(_PANELS[study]))
+    for axis, (x, xlabel, y, ylabel) in zip(axes, _PANELS[study], strict=True):
         places, heights = _by_cell(scores, x), _by_cell(scores, y)
         points = {cell: (places[cell].mean, *_height(heights[cell])) for cell in heights}
+        base = [points.pop("base")] if "base" in points else []
         lines: dict[str, list] = {}
-        for cell in points:
-            if cell != "base":
-                lines.setdefault(_LINE_OF[study](cell), []).append(points[cell])
-        if "base" in points:
-            lines = {line: [*others, points["base"]] for line, others in lines.items()}
+        for cell, point in points.items():
+            lines.setdefault(_LINE_OF[study](cell), [*base]).append(point)
         for line, joined in lines.items():
-            style = {"fmt": "o-", "markersize": 4, "capsize": 2, "label": line}
             at, values, deviations = zip(*sorted(joined), strict=True)
+            style = {"fmt": "o-", "markersize": 4, "capsize": 2, "label": line}
             axis.errorbar(at, values, yerr=deviations, **style)
         axis.set(xscale="log", xlabel=xlabel, ylabel=ylabel)
         axis.legend(fontsize=8)

@@ -186,18 +186,15 @@ def _tiles(series, config):
     series = {name: [row for row in rows if row[0] > since] for name, rows in series.items()}
     tiles = {}
     if series.get("eval_top1"):
-        last_step = series["eval_top1"][-1][0]
-        handed_over = last_step
+        accuracies = {step: f"{100 * top1:.2f} %" for step, top1 in series["eval_top1"]}
+        last_step = handed_over = series["eval_top1"][-1][0]
         if config["hand_over"] == "best":
             handed_over = _best_step(series, config["early_stopping"]["metric"])
-        accuracies = dict(series["eval_top1"])
-        tiles["top-1 accuracy"] = f"{100 * accuracies[handed_over]:.2f} %"
+        tiles["top-1 accuracy"] = accuracies[handed_over]
         tiles["images evaluated"] = f"{int(last['eval_count']):,}"
         for name, step in (("best", _best_step(series, "eval_top1")), ("last", last_step)):
             if step != handed_over:
-                tiles[f"{name} top-1 accuracy, at step {step:,}"] = (
-                    f"{100 * accuracies[step]:.2f} %"
-                )
+                tiles[f"{name} top-1 accuracy, at step {step:,}"] = accuracies[step]
     if "loss" in last:
         tiles["training loss"] = f"{last['loss']:.4f}"
     tiles["steps"] = f"{_last_step(series):,} of {config['total_steps']:,}"

@@ -14,8 +14,7 @@ import hashlib
 import os
 import pathlib
 import zipfile
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
 
 import flatbuffers
 import flatbuffers.table
@@ -69,29 +68,22 @@ def pack(tree: schema.ModelT) -> memoryview:
     return memoryview(builder.Bytes)[builder.Head() :]
 
 
-class Node(NamedTuple):
-    """An operation: its name, such as "ADD" or "FlexErf", and itself."""
-
-    name: str
-    operator: schema.OperatorT
-
-
-def nodes(tree: schema.ModelT, graph: schema.SubGraphT) -> list[Node]:
-    """Returns the operations of a graph in order."""
+def nodes(tree: schema.ModelT, graph: schema.SubGraphT) -> list[tuple[str, schema.OperatorT]]:
+    """Returns (name, operation) of a graph in order; a name is such as "ADD" or "FlexErf"."""
     names = [
         code.customCode.decode() if code.customCode else OPERATIONS[_builtin(code)]
         for code in tree.operatorCodes
     ]
-    return [Node(names[each.opcodeIndex], each) for each in graph.operators]
+    return [(names[each.opcodeIndex], each) for each in graph.operators]
 
 
 def _builtin(code):
     return max(code.builtinCode, code.deprecatedBuiltinCode)
 
 
-def producers(graph: schema.SubGraphT) -> dict[int, schema.OperatorT]:
-    """Returns which operation computes a tensor, by the tensor's index."""
-    return {int(tensor): each for each in graph.operators for tensor in each.outputs}
+def producers(listed: Iterable[tuple[str, schema.OperatorT]]) -> dict[int, str]:
+    """Returns the names of the operations that compute tensors, by the tensors' indices."""
+    return {int(tensor): name for name, each in listed for tensor in each.outputs}
 
 
 def rank(graph: schema.SubGraphT, tensor: int) -> int:
@@ -264,7 +256,7 @@ class TFLiteFile:
             self.tree = unpack(content)
             graph = self.tree.subgraphs[0]
             listed = nodes(self.tree, graph)
-            self.operations = [node.name for node in listed]
+            self.operations = [name for name, _ in listed]
             self.quantization = _quantization(graph, listed)
             signatures = self.tree.signatureDefs or ()
             graphs = {each.signatureKey: each.subgraphIndex for each in signatures}
@@ -277,8 +269,7 @@ class TFLiteFile:
 
 def _quantization(graph, listed):
     """Names the scheme by the most frequent types of weights and activations."""
-    types = collections.Counter()
-    made_by = {int(made): name for name, operator in listed for made in operator.outputs}
+    types, made_by = collections.Counter(), producers(listed)
     for name, operator in listed:
         if name in ("FULLY_CONNECTED", "CONV_2D"):
             inputs, weights, *_ = (graph.tensors[tensor].type for tensor in operator.inputs)

@@ -3,14 +3,13 @@
 Delegates compute some operations wrongly without a word, and leave others to the processor.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 import keras
 import numpy as np
 from keras import ops
 
 from keras_vit.export.tflite.flatbuffer_and_metadata import (
-    Node,
     add_buffer,
     add_ints,
     add_tensor,
@@ -87,21 +86,20 @@ def delegate_faults(
     faults: list[str] = []
     for graph in tree.subgraphs if graphs is None else graphs:
         listed = nodes(tree, graph)
-        made_by = {int(tensor): name for name, each in listed for tensor in each.outputs}
-        for node in listed:
-            tensor = graph.tensors[node.operator.outputs[0]].name.decode()
-            found = _faults(graph, node, made_by)
-            faults.extend(f"{node.name} {tensor!r}: {fault}" for fault in found)
+        made_by = producers(listed)
+        for name, operator in listed:
+            tensor = graph.tensors[operator.outputs[0]].name.decode()
+            found = _faults(graph, name, operator, made_by)
+            faults.extend(f"{name} {tensor!r}: {fault}" for fault in found)
     return faults
 
 
-def _faults(graph: schema.SubGraphT, node: Node, made_by: Mapping[int, str]) -> Iterator[str]:
-    """Yields what is wrong with an operation; `made_by` has the operation of computed tensors."""
-    name, operator = node
+def _faults(graph, name, operator, made_by):
+    """Yields what is wrong with an operation; `made_by` is that of `producers`."""
     options = operator.builtinOptions
     inputs = [int(tensor) for tensor in operator.inputs]
     varying = {*made_by, *map(int, graph.inputs)}
-    if _lower_operands(graph, node):
+    if _lower_operands(graph, name, operator, varying):
         yield "an operand of a lower rank than the result is broadcast wrongly"
     if name == "MAX_POOL_2D" and made_by.get(inputs[0]) in PADS:
         yield "padding before it becomes its own, which is never the maximum"
@@ -119,19 +117,18 @@ def _faults(graph: schema.SubGraphT, node: Node, made_by: Mapping[int, str]) -> 
         yield "the result, always the same, is taken for zeros"
 
 
-def _lower_operands(graph, node):
+def _lower_operands(graph, name, operator, varying):
     """Returns the positions of an operation's inputs that are computed and of too low a rank.
 
     Constants of a lower rank are broadcast as they should be.
     """
-    if node.name not in ELEMENTWISE:
+    if name not in ELEMENTWISE:
         return []
-    computed = {*producers(graph), *map(int, graph.inputs)}
-    full = rank(graph, node.operator.outputs[0])
+    full = rank(graph, operator.outputs[0])
     return [
         position
-        for position, tensor in enumerate(node.operator.inputs)
-        if int(tensor) in computed and rank(graph, tensor) < full
+        for position, tensor in enumerate(operator.inputs)
+        if int(tensor) in varying and rank(graph, tensor) < full
     ]
 
 
@@ -177,9 +174,11 @@ def equalize_ranks(tree: schema.ModelT) -> None:
         tree: changed in place.
     """
     for graph in tree.subgraphs:
-        for node in nodes(tree, graph):
-            for position in _lower_operands(graph, node):
-                _reshape(tree, graph, node.operator, position)
+        listed = nodes(tree, graph)
+        varying = {*producers(listed), *map(int, graph.inputs)}
+        for name, operator in listed:
+            for position in _lower_operands(graph, name, operator, varying):
+                _reshape(tree, graph, operator, position)
 
 
 def _reshape(tree, graph, operator, position):

@@ -53,8 +53,9 @@ def layer_errors(
     graph = tree.subgraphs[0]
     with damage_refused(f"{file} cannot be run"):
         errors, types = _errors(reference, file, images)
-    computed = producers(graph)
-    computing = [node for node in nodes(tree, graph) if node.name not in MOVES]
+    listed = nodes(tree, graph)
+    computed = producers(listed)
+    computing = [(name, operator) for name, operator in listed if name not in MOVES]
     names = [each.name.decode() for each in graph.tensors]
     output = tree.signatureDefs[0].outputs[0].name.decode()
     found = []
@@ -150,8 +151,8 @@ def _parts(tree):
     """Returns the layers of a model whose results a file has, such as "encoder_block_00"."""
     graph = tree.subgraphs[0]
     return {
-        _layer(graph.tensors[node.outputs[0]].name.decode(), "").split("/")[0]
-        for operation, node in nodes(tree, graph)
+        _layer(graph.tensors[operator.outputs[0]].name.decode(), "").split("/")[0]
+        for operation, operator in nodes(tree, graph)
         if operation != "DEQUANTIZE"  # of weights
     }
 

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from keras_vit.did_you_mean_and_foreign_keywords import require_one_of
-from keras_vit.export.supported_models import image_size, num_classes
+from keras_vit.export.supported_models import image_size
 from keras_vit.imagenet_classes import require_class_name
 from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.prepare_photos import maps_to_model_range, prepare_photo
@@ -119,7 +119,7 @@ def labels_of_model(
         ValueError: if there are others than logits, or one is no text, empty, or has a line break
             or the character 0.
     """
-    expected = None if output == "representation" else num_classes(model)
+    expected = None if output == "representation" else model.arguments["num_classes"]
     if labels is None and expected is not None:
         labels = model.class_names
     if labels is None:

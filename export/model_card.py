@@ -14,7 +14,7 @@ import keras
 import keras_vit
 from keras_vit.export.errors import ExportError
 from keras_vit.export.labels_and_interface_json import exported_operations
-from keras_vit.export.supported_models import image_size, num_classes
+from keras_vit.export.supported_models import image_size
 from keras_vit.export.verification.verify_and_thresholds import Report
 from keras_vit.models.find_and_replace_layers import inner_layers
 from keras_vit.training import paper_tables
@@ -168,7 +168,7 @@ def _overview(model, report):
     if report.output == "representation":
         width = model.endpoints["representation"].shape[-1]
         return f"Turns images into feature vectors of {width} numbers."
-    classes = num_classes(model)
+    classes = model.arguments["num_classes"]
     if classes == 1:
         return "Tells whether images are of a class."
     return f"Classifies images into {classes} classes."
@@ -195,8 +195,9 @@ def _interface(model, report):
         more = f" and {left:,} more" if left > 0 else ""
         yield f"Classes: {'; '.join(map(_as_text, names[:CLASSES_SHOWN]))}{more}."
     activation = f"; `tf.nn.{model.activation}` gives probabilities"
+    classes = model.arguments["num_classes"]
     yield (
-        f"Output: {report.output}, float32, shape (batch, {num_classes(model)})"
+        f"Output: {report.output}, float32, shape (batch, {classes})"
         f"{activation if report.output == 'logits' else ''}. Class indices "
         "are the lines of labels.txt inside the artifact, where there is one."
     )

@@ -132,11 +132,6 @@ def _settings(layer):
     return {name: value for name, value in config if name not in others and "lora" not in name}
 
 
-def num_classes(model: keras.Model) -> int | None:
-    """Returns the number of logits, or None for a model without head."""
-    return model.arguments["num_classes"]
-
-
 def image_size(model: keras.Model) -> tuple[int, int]:
     """Returns the (height, width) of the model's images, in pixels."""
     return tuple(model.input_shape[1:3])
@@ -152,7 +147,7 @@ def output_name(model: keras.Model, output: str | None = None) -> str:
     Raises:
         ValueError: if the model does not have it.
     """
-    known = OUTPUTS if num_classes(model) is not None else OUTPUTS[1:]
+    known = OUTPUTS if model.arguments["num_classes"] is not None else OUTPUTS[1:]
     if output not in (None, *known):
         received = "" if "logits" in known else ", of a model that has no head"
         raise ValueError(f"`output` must be one of {known}. Received: output={output!r}{received}")
@@ -228,16 +223,14 @@ def _model_around(model, dtype):
         around.preprocessing = own or core.preprocessing
     if last is core:
         around.class_names, around.activation = core.class_names, core.activation
-    elif last.activation is not keras.activations.linear:
-        around.activation = _activation_of(last)
     if names := getattr(model, "class_names", None):
         around.class_names = names
-    if name := getattr(model, "activation", None):
-        known = last is not core and last.activation is not keras.activations.linear
-        if known and name != around.activation:
+    of_head = None if last is core else _activation_of(last)
+    if name := getattr(model, "activation", None) or of_head:
+        if of_head not in (None, name):
             raise ExportError(
-                f"Expected the activation of {model.name} to be that of its head, "
-                f"{around.activation}. Received: {model.name}.activation={name!r}."
+                f"Expected the activation of {model.name} to be that of its head, {of_head}. "
+                f"Received: {model.name}.activation={name!r}."
             )
         around.activation = name
     return around

@@ -14,13 +14,7 @@ import keras_vit
 from keras_vit.export.errors import ExportError
 from keras_vit.export.hub.archives import unpacked
 from keras_vit.export.labels_and_interface_json import exported_operations, interface_of_model
-from keras_vit.export.supported_models import (
-    CLASSIFIERS,
-    check_range,
-    image_size,
-    num_classes,
-    portable,
-)
+from keras_vit.export.supported_models import CLASSIFIERS, check_range, image_size, portable
 from keras_vit.export.tflite.flatbuffer_and_metadata import is_metadata
 from keras_vit.export.verification.runtimes import in_batches, open_artifact
 from keras_vit.export.verification.subprocesses import measure
@@ -398,8 +392,9 @@ def _other_texts(path, model, artifact, activation):
             wrong.append("its labels.txt has the model's classes in another order")
         elif names and not labels and artifact.output != "representation":
             wrong.append("it has no labels.txt, the model has names of classes")
-        elif labels and len(labels) != num_classes(model):
-            wrong.append(f"it has {len(labels)} labels, the model {num_classes(model)} classes")
+        elif labels and len(labels) != model.arguments["num_classes"]:
+            classes = model.arguments["num_classes"]
+            wrong.append(f"it has {len(labels)} labels, the model {classes} classes")
         interface = interface_of(path)
         gives_probabilities = artifact.output == "probabilities"
         made = (gives_probabilities and artifact.activation) or activation

@@ -28,7 +28,7 @@ import numpy as np
 from keras_vit.checkpoints.download import cache_directory, download
 from keras_vit.export.errors import ExportError, damage_refused
 from keras_vit.export.labels_and_interface_json import exported_operations, labels_of_model
-from keras_vit.export.supported_models import check_range, image_size, num_classes, portable
+from keras_vit.export.supported_models import check_range, image_size, portable
 from keras_vit.export.tflite.to_tflite import to_tflite
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.prepare_photos import parsed_operations, prepare_photo
@@ -109,7 +109,7 @@ def to_web(
         OSError: if it cannot be written.
     """
     model = portable(model)
-    classes = num_classes(model)
+    classes = model.arguments["num_classes"]
     if classes is None:
         raise ExportError(
             "Expected a model with a head: the page shows classes. Received: one with num_classes="

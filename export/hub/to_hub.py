@@ -10,12 +10,7 @@ import tensorflow as tf
 from keras_vit.did_you_mean_and_foreign_keywords import require_one_of
 from keras_vit.export.hub.archives import write_saved_model
 from keras_vit.export.labels_and_interface_json import exported_texts, model_operations
-from keras_vit.export.supported_models import (
-    BYTES_FROM,
-    image_size,
-    output_name,
-    portable,
-)
+from keras_vit.export.supported_models import BYTES_FROM, image_size, output_name, portable
 from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
 from keras_vit.training.io.atomic import atomic_directory
@@ -205,8 +200,4 @@ def _signatures(call, output, shape, operations, activation):
     def from_bytes(image_bytes):
         return answer(tf.map_fn(decode, image_bytes, fn_output_signature=tf.float32))
 
-    return {
-        "serving_default": from_float,
-        "serving_uint8": from_uint8,
-        "serving_bytes": from_bytes,
-    }
+    return {"serving_default": from_float, "serving_uint8": from_uint8, "serving_bytes": from_bytes}

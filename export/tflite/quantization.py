@@ -57,11 +57,7 @@ def quantize(
     """
     from litert_quantizer.quantizer import Quantizer
 
-    from keras_vit.export.tflite.flatbuffer_and_metadata import (
-        has_infinite_float16,
-        pack,
-        unpack,
-    )
+    from keras_vit.export.tflite.flatbuffer_and_metadata import has_infinite_float16, pack, unpack
 
     manager = _recipe(quantization)
     with _silence():

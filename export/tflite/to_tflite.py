@@ -300,12 +300,7 @@ def added_signatures(
 
 
 def _signatures(
-    model,
-    activation,
-    batch_sizes=(),
-    image_sizes=(),
-    feature_vector=False,
-    attention_rollout=False,
+    model, activation, batch_sizes=(), image_sizes=(), feature_vector=False, attention_rollout=False
 ):
     """Returns the signatures by name, the main one first; `to_tflite` explains the arguments."""
     output = output_name(model)

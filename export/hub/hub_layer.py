@@ -1,7 +1,8 @@
 """Any TF2 Hub module as a layer of Keras 3."""
 
 import os
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import keras
 
@@ -65,23 +66,18 @@ class HubLayer(keras.layers.Layer):
             name = f"{variable.name.split(':')[0].replace('/', '_')}_{index}"
             is_trained = id(variable) in to_train
             self._track_variable(keras.Variable(variable, name=name, trainable=is_trained))
-        self._module = _Untracked(module, list(getattr(module, "regularization_losses", ())))
+        losses = list(getattr(module, "regularization_losses", ()))
+        # A namespace, so that Keras does not list the module's variables a second time.
+        self._untracked = SimpleNamespace(module=module, regularization_losses=losses)
 
     def call(self, images: Tensor, training: bool = False) -> Tensor:
         if keras.backend.is_float_dtype(images.dtype):
             images = keras.ops.cast(images, "float32")
-        result = self._module.module(images, training=bool(training) and self.trainable)
+        result = self._untracked.module(images, training=bool(training) and self.trainable)
         if self.trainable:
-            for loss in self._module.regularization_losses:
+            for loss in self._untracked.regularization_losses:
                 self.add_loss(loss())
         return result
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "handle": self.handle}
-
-
-class _Untracked(NamedTuple):
-    """Hides an object from Keras, which would list the module's variables a second time."""
-
-    module: Any
-    regularization_losses: list

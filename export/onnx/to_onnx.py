@@ -78,7 +78,7 @@ def to_onnx(
     scaled = keras.layers.Rescaling(2.0, -1.0, dtype="float32")(image)
     # ONNX Runtime, too, takes zeros before a maximum for padding that is never the maximum.
     layers = for_delegates(keras.Model(model.input, model.endpoints[output]))
-    graph = _WeightsAsInputs(keras.Model(image, layers(scaled)))
+    graph = _WeightsAsInputs(keras.Model(image, {output: layers(scaled)}))
     with atomic_file(file) as temporary, _quiet():
         graph.export(
             str(temporary),
@@ -91,9 +91,7 @@ def to_onnx(
         arrays = graph.weights_by_name()
         if {each.name for each in content.graph.input} - {"image", *arrays}:
             arrays |= graph.constants_by_name(image)
-        _inputs_to_initializers(content.graph, arrays)
-        _lay_out_weights(content.graph)
-        _name_output(content.graph, output)
+        _store_weights(content.graph, arrays)
         content.doc_string = f"{model.name} of keras_vit: RGB images in [0, 1]"
         onnx.helper.set_model_props(content, texts)
         unknown = f"{model.name} has a layer that the converter to ONNX does not know"
@@ -141,21 +139,16 @@ class _WeightsAsInputs(keras.Model):
         return dict(zip(names, traced.captured_inputs, strict=True))
 
 
-def _inputs_to_initializers(graph, weights):
-    from onnx import numpy_helper
-
-    for each in [each for each in graph.input if each.name in weights]:
-        array = keras.ops.convert_to_numpy(weights[each.name])
-        graph.initializer.append(numpy_helper.from_array(array, each.name))
-        graph.input.remove(each)
-
-
-def _lay_out_weights(graph):
-    """Stores weights as they are used, since quantizers look for them at the operations."""
+def _store_weights(graph, inputs):
+    """Makes arrays of inputs, as they are used, since quantizers look for them at operations."""
     from onnx import numpy_helper
     from onnx.reference import ReferenceEvaluator
 
     weights = {each.name: each for each in graph.initializer}
+    for each in [each for each in graph.input if each.name in inputs]:
+        array = keras.ops.convert_to_numpy(inputs[each.name])
+        weights[each.name] = numpy_helper.from_array(array, each.name)
+        graph.input.remove(each)
     for node in list(graph.node):
         if node.op_type in _LAYOUTS and all(name in weights for name in node.input):
             arrays = {name: numpy_helper.to_array(weights[name]) for name in node.input}
@@ -165,14 +158,6 @@ def _lay_out_weights(graph):
     used = {name for node in graph.node for name in node.input}
     del graph.initializer[:]
     graph.initializer.extend(each for name, each in weights.items() if name in used)
-
-
-def _name_output(graph, name):
-    (output,) = graph.output
-    for node in graph.node:
-        for names in (node.input, node.output):
-            names[:] = [name if each == output.name else each for each in names]
-    output.name = name
 
 
 @contextlib.contextmanager

@@ -15,13 +15,13 @@ from benchmarks.harness.report import show
 from keras_vit.export.errors import RuntimeMissing
 from keras_vit.export.onnx.to_onnx import to_onnx
 from keras_vit.export.tflite.to_tflite import to_tflite
-from keras_vit.export.verification.runtimes import ONNX, RUNTIMES, TFLITE
+from keras_vit.export.verification.runtime_names import ONNX, RUNTIMES, TFLITE
 from keras_vit.export.verification.verify_and_thresholds import verify
 from keras_vit.training.errors import TrainingError, UsageError
 
 IMAGES = 3
 IMAGE_SIZE = 32
-COMPARED = tuple(name for name, row in RUNTIMES.items() if row.format in (TFLITE, ONNX))
+COMPARED = tuple(name for name, opened in RUNTIMES.items() if opened in (TFLITE, ONNX))
 # These compute a second time, in float16.
 GPUS = ("gpu", "browser-gpu")
 WRONG = "**wrong**"
@@ -126,7 +126,7 @@ def _cells(family, names, weights, missing):
                 continue
             try:
                 file = tflite
-                if RUNTIMES[name].format == ONNX:
+                if RUNTIMES[name] == ONNX:
                     half = weights == "float16"
                     file = to_onnx(model, tflite.with_suffix(".onnx"), float16=half)
                 report = verify(model, file, images, runtime=name, costs=False)

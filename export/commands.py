@@ -11,7 +11,7 @@ from typing import Any
 from keras_vit.export.errors import imported
 from keras_vit.export.source_and_images import Export
 from keras_vit.export.tflite.quantization import QUANTIZATIONS
-from keras_vit.export.verification.runtimes import RUNTIMES
+from keras_vit.export.verification.runtime_names import RUNTIMES
 from keras_vit.training.command_options import CommandParser, at_least_1, list_of, whole
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.paths import any_path, local_path

@@ -1,6 +1,6 @@
-"""Runtimes of exported files: which there are, and opening a file in one.
+"""Opens exported files in their runtimes.
 
-A new runtime is a function like `_open_onnx`, and a row of `RUNTIMES`.
+A new runtime is a function like `_open_onnx`, and a row of `_OPEN` and of `RUNTIMES`.
 """
 
 import dataclasses
@@ -11,22 +11,29 @@ import sys
 import tempfile
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+from ai_edge_litert.interpreter import Interpreter
 
 import keras_vit
 from keras_vit.export.errors import ExportError, RuntimeMissing, damage_refused, imported
+from keras_vit.export.hub.to_hub import endpoint_model
+from keras_vit.export.labels_and_interface_json import model_operations
+from keras_vit.export.supported_models import activation_between, image_size, output_name
+from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile, metadata_of
+from keras_vit.export.tflite.to_tflite import added_signatures
 from keras_vit.export.verification.browser import chromium, served
+from keras_vit.export.verification.runtime_names import NPZ, ONNX, RUNTIMES, SAVED_MODEL, TFLITE
 from keras_vit.export.verification.subprocesses import run_compiled
+from keras_vit.export.web.to_web import litert_js, write_page
+from keras_vit.models.image_model import ACTIVATIONS
+from keras_vit.training.data.preprocessing.preprocess import Preprocess
+from keras_vit.training.evaluators.exported_files import TFLiteFunction
 from keras_vit.type_hints import Tensor
 
-# Commands name the runtimes before TensorFlow is imported: functions import what needs it.
-if TYPE_CHECKING:
-    import keras
-    import numpy as np
-
 BATCH = 8
-SAVED_MODEL = "the directory of a SavedModel or its .tar.gz"
-TFLITE, NPZ, ONNX = "a .tflite file", "an .npz checkpoint", "an .onnx file"
 _SUFFIXES = {".tflite": TFLITE, ".npz": NPZ, ".onnx": ONNX}
 
 CHOSEN = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")
@@ -78,7 +85,7 @@ class Delegation:
     device: str
     complete: bool
     fallbacks: tuple[str, ...] = ()
-    float16: "np.ndarray | None" = None
+    float16: np.ndarray | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,33 +103,28 @@ class Artifact:
             that it gives; None where it gives none.
         metadata: what a TFLite file says to MediaPipe; empty where it says nothing.
         takes_bytes: whether it rounds pixels to bytes, as photos have them.
-        has_costs: whether `subprocesses.measure` can run the file as this runtime does.
         other_ways: from images, as of `run`, to {another way to call it: largest difference from
             what the model gives, in units of its largest output, but at least 1}.
     """
 
     kind: str
     output: str
-    run: "Callable[[np.ndarray], tuple[np.ndarray, Delegation | None]]"
+    run: Callable[[np.ndarray], tuple[np.ndarray, Delegation | None]]
     image_size: tuple[int, int] | None = None
     output_shape: tuple[int, ...] = ()
     activation: str | None = None
     metadata: bytes = b""
     takes_bytes: bool = False
-    has_costs: bool = False
-    other_ways: "Callable[[np.ndarray], dict[str, float]] | None" = None
+    other_ways: Callable[[np.ndarray], dict[str, float]] | None = None
 
 
-def in_batches(function: "Callable[[np.ndarray], Tensor]", images: "np.ndarray") -> "np.ndarray":
+def in_batches(function: Callable[[np.ndarray], Tensor], images: np.ndarray) -> np.ndarray:
     """Returns what a function gives for all images, called on a few of them at a time."""
-    import keras
-    import numpy as np
-
     batches = [images[i : i + BATCH] for i in range(0, len(images), BATCH)]
     return np.concatenate([keras.ops.convert_to_numpy(function(batch)) for batch in batches])
 
 
-def open_hub(path: pathlib.Path, model: "keras.Model | None" = None) -> Artifact:
+def open_hub(path: pathlib.Path, model: keras.Model | None = None) -> Artifact:
     """Opens the directory of a TF-Hub module."""
     tensorflow_hub = imported("tensorflow_hub", "hub")
     with damage_refused(f"{path} cannot be loaded as a SavedModel"):
@@ -143,22 +145,12 @@ def open_hub(path: pathlib.Path, model: "keras.Model | None" = None) -> Artifact
         run=lambda images: (in_batches(module, images), None),
         image_size=sides if all(sides) else None,
         activation=activation,
-        has_costs=True,
         other_ways=partial(_other_ways, module, model, output, activation),
     )
 
 
 def _other_ways(module, model, output, activation, images):
     """See `Artifact.other_ways`: signatures, features and endpoints, of what keras_vit writes."""
-    import keras
-    import numpy as np
-    import tensorflow as tf
-
-    from keras_vit.export.hub.to_hub import endpoint_model
-    from keras_vit.export.labels_and_interface_json import model_operations
-    from keras_vit.models.image_model import ACTIVATIONS
-    from keras_vit.training.data.preprocessing.preprocess import Preprocess
-
     graph = endpoint_model(model, "fixed")
     in_bytes = np.rint(255 * images).astype("uint8")
     # Noise of another size and shape than the model's images, so that every way to resize differs.
@@ -202,8 +194,6 @@ def _other_ways(module, model, output, activation, images):
 
 
 def _difference(found, expected):
-    import numpy as np
-
     found, expected = np.asarray(found), np.asarray(expected)
     if found.shape != expected.shape:
         return float("inf")
@@ -214,10 +204,6 @@ def _activation_of(signature, sides, model):
     """Names the function that a module makes its probabilities by, if it makes any."""
     if model is None or "probabilities" not in signature.structured_outputs:
         return None
-    import tensorflow as tf
-
-    from keras_vit.export.supported_models import activation_between, image_size
-
     height, width = sides if all(sides) else image_size(model)
     given = signature(images=tf.zeros((1, height, width, 3)))
     return activation_between(given["logits"], given["probabilities"]) or "another function"
@@ -225,10 +211,6 @@ def _activation_of(signature, sides, model):
 
 def _open_keras(path, model):
     """Opens a checkpoint, of the architecture of `model`."""
-    import numpy as np
-
-    from keras_vit.export.supported_models import output_name
-
     copy = type(model).from_config(model.get_config())
     for weight in copy.weights:
         weight.assign(np.full(weight.shape, np.nan, "float32"))
@@ -267,8 +249,6 @@ def _open_onnx(path, model=None):
         return result, Delegation(", ".join(session.get_providers()), True)
 
     def other_ways(images):
-        import keras
-
         graph = keras.Model(model.input, model.endpoints[made[0]])
         expected = graph(images[:1] * 2 - 1, training=False)
         return {"answer for one image": _difference(run(images[:1])[0], expected)}
@@ -280,9 +260,6 @@ def _open_onnx(path, model=None):
 
 def _open_interpreter(path, model=None, runtime="litert", delegation=None):
     """Opens a .tflite file in LiteRT's interpreter, or in OpenVINO, on one thread."""
-    from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile, metadata_of
-    from keras_vit.training.evaluators.exported_files import TFLiteFunction
-
     file = TFLiteFile(path)
     with damage_refused(f"{path} cannot be run"):
         function = TFLiteFunction(path, runtime, threads=1)
@@ -299,19 +276,12 @@ def _open_interpreter(path, model=None, runtime="litert", delegation=None):
         output_shape=function.output_shape,
         activation=activation,
         metadata=metadata_of(file.tree),
-        has_costs=runtime == "litert",
         other_ways=others if model and runtime == "litert" else None,
     )
 
 
 def _other_signatures(path, model, activation, images):
     """See `Artifact.other_ways`: the signatures of a TFLite file beside its main one."""
-    import keras
-    import numpy as np
-    from ai_edge_litert.interpreter import Interpreter
-
-    from keras_vit.export.tflite.to_tflite import added_signatures
-
     interpreter, found = Interpreter(os.fspath(path)), {}
     added = added_signatures(model, [*interpreter.get_signature_list()], activation)
     for name, (graph, shape, output) in added.items():
@@ -330,23 +300,22 @@ def _open_openvino(path, model=None):
     return _open_interpreter(path, model, "openvino", Delegation(device, True))
 
 
-def open_compiled(path: pathlib.Path, model: "keras.Model | None" = None) -> Artifact:
+def open_compiled(path: pathlib.Path, model: keras.Model | None = None) -> Artifact:
     """Opens a .tflite file in LiteRT's `CompiledModel`, on one thread of the processor."""
 
     def run(images):
         outputs, complete, _ = run_compiled(path, images)
         return outputs["float32"], Delegation("XNNPACK", complete)
 
-    return dataclasses.replace(_open_interpreter(path), run=run, has_costs=False)
+    return dataclasses.replace(_open_interpreter(path), run=run)
 
 
-def open_gpu(path: pathlib.Path, model: "keras.Model | None" = None) -> Artifact:
+def open_gpu(path: pathlib.Path, model: keras.Model | None = None) -> Artifact:
     """Opens a .tflite file in LiteRT's `CompiledModel`, on the GPU; the processor runs the rest.
 
     Raises:
         RuntimeMissing: from `run`, if there is no Vulkan driver.
     """
-    import numpy as np
 
     def run(images):
         outputs, complete, printed = run_compiled(path, images, True, vulkan_environment())
@@ -360,13 +329,11 @@ def open_gpu(path: pathlib.Path, model: "keras.Model | None" = None) -> Artifact
             float16=None if same else outputs["float16"],
         )
 
-    return dataclasses.replace(_open_interpreter(path), run=run, has_costs=False)
+    return dataclasses.replace(_open_interpreter(path), run=run)
 
 
 def _open_mediapipe(path, model=None):
     """Opens a .tflite file in MediaPipe's `ImageClassifier`, which takes photos."""
-    import numpy as np
-
     artifact = _open_interpreter(path)
     mediapipe = imported("mediapipe", "mediapipe")
     tasks = imported("mediapipe.tasks.python", "mediapipe")
@@ -387,7 +354,7 @@ def _open_mediapipe(path, model=None):
                 rows.append([category.score for category in ordered])
         return np.array(rows, "float32").reshape(len(rows), *artifact.output_shape), None
 
-    return dataclasses.replace(artifact, run=run, takes_bytes=True, has_costs=False)
+    return dataclasses.replace(artifact, run=run, takes_bytes=True)
 
 
 def vulkan_environment() -> dict[str, str]:
@@ -425,10 +392,6 @@ def _open_browser(path, model, backend, precisions):
     Raises:
         RuntimeMissing: from `run`, if Playwright or Chromium is not installed, or has no GPU.
     """
-    import numpy as np
-
-    from keras_vit.export.web.to_web import litert_js, write_page
-
     artifact = _open_interpreter(path)
     settings = {"operations": [], "examples": [], "facts": {}, "activation": "softmax"}
     settings["image_size"] = list(artifact.image_size)
@@ -457,35 +420,25 @@ def _open_browser(path, model, backend, precisions):
         outputs, *half = np.array(found["outputs"], "float32").reshape(shape)
         return outputs, Delegation(device, found["complete"], float16=half[0] if half else None)
 
-    return dataclasses.replace(artifact, run=run, has_costs=False)
+    return dataclasses.replace(artifact, run=run)
 
 
-class Runtime(NamedTuple):
-    """Names the format that a runtime opens, one of those above, and holds what opens it."""
-
-    format: str
-    open: "Callable[[pathlib.Path, keras.Model], Artifact]"
-
-
-# By the names of `--runtime`. The first that opens a format is the format's default.
-RUNTIMES = {
-    "hub": Runtime(SAVED_MODEL, open_hub),
-    "keras": Runtime(NPZ, _open_keras),
-    "interpreter": Runtime(TFLITE, _open_interpreter),
-    "compiled": Runtime(TFLITE, open_compiled),
-    "gpu": Runtime(TFLITE, open_gpu),
-    "openvino": Runtime(TFLITE, _open_openvino),
-    "mediapipe": Runtime(TFLITE, _open_mediapipe),
-    "browser": Runtime(TFLITE, partial(_open_browser, backend="wasm", precisions=["fp32"])),
-    "browser-gpu": Runtime(
-        TFLITE, partial(_open_browser, backend="webgpu", precisions=["fp32", "fp16"])
-    ),
-    "onnx": Runtime(ONNX, _open_onnx),
+_OPEN: dict[str, Callable[[pathlib.Path, keras.Model], Artifact]] = {
+    "hub": open_hub,
+    "keras": _open_keras,
+    "interpreter": _open_interpreter,
+    "compiled": open_compiled,
+    "gpu": open_gpu,
+    "openvino": _open_openvino,
+    "mediapipe": _open_mediapipe,
+    "browser": partial(_open_browser, backend="wasm", precisions=["fp32"]),
+    "browser-gpu": partial(_open_browser, backend="webgpu", precisions=["fp32", "fp16"]),
+    "onnx": _open_onnx,
 }
 
 
 def open_artifact(
-    path: str | os.PathLike, model: "keras.Model", runtime: str | None = None
+    path: str | os.PathLike, model: keras.Model, runtime: str | None = None
 ) -> tuple[str, Artifact]:
     """Opens an exported file or directory in a runtime, and returns the runtime's name and it.
 
@@ -506,10 +459,10 @@ def open_artifact(
     format = SAVED_MODEL if is_module else _SUFFIXES.get(path.suffix if path.is_file() else "")
     if format is None:
         raise ExportError(f"Expected {SAVED_MODEL}, {TFLITE}, {NPZ} or {ONNX}. Received: {path}")
-    names = [name for name, row in RUNTIMES.items() if row.format == format]
+    names = [name for name, opened in RUNTIMES.items() if opened == format]
     name = names[0] if runtime is None else runtime
     if name not in names:
         raise ExportError(
             f"Expected a runtime of {format}: {', '.join(names)}. Received: {runtime!r}"
         )
-    return name, RUNTIMES[name].open(path, model)
+    return name, _OPEN[name](path, model)

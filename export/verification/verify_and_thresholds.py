@@ -29,6 +29,8 @@ from keras_vit.training.evaluators.exported_files import interface_of, labels_of
 
 logger = logging.getLogger("keras_vit")
 THREADS = (1, 2)
+# The runtimes that `measure` measures.
+_MEASURED = ("hub", "interpreter")
 # Images on which signatures and endpoints of a module are compared, and the largest difference.
 _SHOWN, _OTHER_WAYS = 2, 1e-4
 
@@ -41,7 +43,7 @@ class Report:
         artifact: its path.
         kind: "hub", "npz", "onnx", or the quantization of a TFLite file, of which an ONNX file may
             have "float16"; key of `THRESHOLDS`.
-        runtime: what ran it, key of `export.verification.runtimes.RUNTIMES`.
+        runtime: what ran it, key of `export.verification.runtime_names.RUNTIMES`.
         output: which was compared, "logits", "probabilities" or "representation".
         images: how many.
         max_error, mean_error: of the outputs, absolute.
@@ -209,7 +211,7 @@ def verify(
         labels: (n,) int classes, or (n, classes), positive at each label of the image, in the
             model's order, to compare accuracies, or None. An image without any label is not
             counted.
-        runtime: what runs it, key of `export.verification.runtimes.RUNTIMES`:
+        runtime: what runs it, key of `export.verification.runtime_names.RUNTIMES`:
             for a .tflite file "interpreter", LiteRT's `CompiledModel` on this processor,
             "compiled", or on the GPU, "gpu", "openvino", "mediapipe", on pixels rounded to
             bytes, and LiteRT.js in Chromium, "browser", or on the GPU, "browser-gpu". None
@@ -258,7 +260,7 @@ def verify(
             size_bytes=_size(pathlib.Path(path)),
             **_compare(artifact.output, reference, result, labels),
             **_accelerator(delegation, reference),
-            **(_costs(usable, image_size(model)) if costs and artifact.has_costs else {}),
+            **(_costs(usable, image_size(model)) if costs and name in _MEASURED else {}),
         )
         failures = (thresholds or THRESHOLDS[artifact.kind]).missed(report)
         if artifact.other_ways:

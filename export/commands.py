@@ -6,10 +6,9 @@ import shlex
 import tempfile
 from collections.abc import Callable
 from inspect import getdoc
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from keras_vit.export.errors import imported
-from keras_vit.export.source_and_images import Export
 from keras_vit.export.tflite.quantization import QUANTIZATIONS
 from keras_vit.export.verification.runtime_names import RUNTIMES
 from keras_vit.training.command_options import CommandParser, at_least_1, list_of, whole
@@ -18,6 +17,8 @@ from keras_vit.training.io.paths import any_path, local_path
 from keras_vit.training.io.quiet_start import import_tensorflow, quiet_start
 
 # A command answers --help without TensorFlow: functions import what needs it.
+if TYPE_CHECKING:
+    from keras_vit.export.source_and_images import Export
 
 _SOURCE: dict[str, Any] = {
     "metavar": "SOURCE",
@@ -87,7 +88,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 def _command(
     *options: str, artifact: str = "", output: str = "", count: int = 200
-) -> Callable[[Callable[[Export], int]], Callable[..., int]]:
+) -> Callable[[Callable[["Export"], int]], Callable[..., int]]:
     """Returns a decorator: from what a command does, with TensorFlow imported, to its `main`.
 
     Args:
@@ -122,9 +123,11 @@ def _command(
         text = "also write the report to this file"
         parser.add_argument("--json", metavar="FILE", type=any_path, help=text)
 
-    def decorate(run: Callable[[Export], int]) -> Callable[..., int]:
+    def decorate(run: Callable[["Export"], int]) -> Callable[..., int]:
         def start(options: argparse.Namespace) -> int:
             import_tensorflow()
+            from keras_vit.export.source_and_images import Export
+
             return run(Export(options))
 
         name = f"keras-vit export {run.__name__}"
@@ -137,7 +140,7 @@ def _command(
     *("resolution", "activation", "module_output", "labels"),
     output="directory to write, or .tar.gz",
 )
-def hub(export: Export) -> int:
+def hub(export: "Export") -> int:
     """A TF2 SavedModel for TF-Hub, which can be called, fine-tuned and served.
 
     keras-vit export hub runs/quickstart --output=modules/digits
@@ -168,7 +171,7 @@ def hub(export: Export) -> int:
     *("calibration", "labels"),
     output="file to write; with --all a directory",
 )
-def tflite(export: Export) -> int:
+def tflite(export: "Export") -> int:
     """A TFLite (LiteRT) file for phones, or one for each quantization; XNNPACK runs all of it.
 
     keras-vit export tflite runs/quickstart --output=digits.tflite --quantization=int8
@@ -208,7 +211,7 @@ def tflite(export: Export) -> int:
 
 
 @_command("float16", "module_output", "labels", output="file to write")
-def onnx(export: Export) -> int:
+def onnx(export: "Export") -> int:
     """An ONNX file, for ONNX Runtime and its like.
 
     keras-vit export onnx runs/quickstart --output=digits.onnx
@@ -231,7 +234,7 @@ def onnx(export: Export) -> int:
     *("single-file", "title", "quantization", "calibration", "examples", "litert_js", "labels"),
     output="directory to write; with --single-file an .html file",
 )
-def web(export: Export) -> int:
+def web(export: "Export") -> int:
     """A page that runs a model in the browser of whoever opens it.
 
     It works on phones and computers, without a network and without a server that computes: images
@@ -264,7 +267,7 @@ def web(export: Export) -> int:
 
 
 @_command(output="file to write")
-def npz(export: Export) -> int:
+def npz(export: "Export") -> int:
     """A checkpoint in the official layout, the .npz file that the original code reads.
 
     keras-vit export npz runs/quickstart --output=digits.npz
@@ -278,7 +281,7 @@ def npz(export: Export) -> int:
 
 
 @_command("runtime", artifact="directory, .tar.gz, .tflite, .onnx, .npz or a web page")
-def verify(export: Export) -> int:
+def verify(export: "Export") -> int:
     """Does an artifact give what its model gives?
 
     Runs it in its real consumer, on real images, and prints its errors against the model, its
@@ -291,7 +294,7 @@ def verify(export: Export) -> int:
 
 
 @_command("output", artifact="quantized .tflite file", count=8)
-def inspect(export: Export) -> int:
+def inspect(export: "Export") -> int:
     """Which layers of a quantized file are bad?
 
     Runs a quantized TFLite file and the same model in float32 on a few images, compares what every
@@ -338,7 +341,7 @@ def inspect(export: Export) -> int:
     artifact="directory of a module, or .tflite file",
     output="directory for the module's .md and Kaggle's two .json files",
 )
-def card(export: Export) -> int:
+def card(export: "Export") -> int:
     """The texts that publish a module: TF-Hub's documentation page and Kaggle's metadata.
 
     It verifies the artifact first.

@@ -8,22 +8,26 @@ import logging
 import os
 import pathlib
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from keras_vit.export.errors import ExportError, damage_refused
+from keras_vit.export.supported_models import portable
 from keras_vit.export.tflite.quantization import CALIBRATED
+from keras_vit.export.verification.verify_and_thresholds import Report, verify
+from keras_vit.training.data import open_dataset
+from keras_vit.training.data.preprocessing.preprocess import read_images
+from keras_vit.training.data.tf_data_batches import plain_dataset
+from keras_vit.training.data.unreadable_examples import SkipCounter
 from keras_vit.training.errors import UsageError
+from keras_vit.training.evaluators.classification import class_order
+from keras_vit.training.evaluators.load_keras_model import SourceModel, load_model, resizing
 from keras_vit.training.io.atomic import write_text
+from keras_vit.training.io.image_listing import list_images, spread
 from keras_vit.training.io.paths import read_lines
 
 logger = logging.getLogger("keras_vit")
-
-# A command answers --help without TensorFlow: functions import what needs it.
-if TYPE_CHECKING:
-    import numpy as np
-
-    from keras_vit.export.verification.verify_and_thresholds import Report
-    from keras_vit.training.evaluators.load_keras_model import SourceModel
 
 
 class Export:
@@ -37,15 +41,12 @@ class Export:
         self.options = options
 
     @functools.cached_property
-    def source(self) -> "SourceModel":
+    def source(self) -> SourceModel:
         """SOURCE, its model in the form that is exported.
 
         Raises:
             ExportError: if the model cannot be exported.
         """
-        from keras_vit.export.supported_models import portable
-        from keras_vit.training.evaluators.load_keras_model import load_model
-
         options = self.options
         source = load_model(
             options.source,
@@ -60,18 +61,17 @@ class Export:
 
     @property
     def labels(self) -> list[str] | None:
-        """The class names of --labels, or else of the run; a representation has none."""
-        if getattr(self.options, "module_output", None) == "representation":
-            return None
+        """The class names of --labels; None is the model's own. A representation has none."""
+        of_features = getattr(self.options, "module_output", None) == "representation"
         named = self.options.labels
-        return read_lines(named) if named else self.source.class_names
+        return read_lines(named) if named and not of_features else None
 
     @functools.cached_property
-    def samples(self) -> "tuple[np.ndarray, np.ndarray | None]":
+    def samples(self) -> tuple[np.ndarray, np.ndarray | None]:
         """(images, labels) of --dataset, or of the data set that the run was evaluated on."""
         return self._images()
 
-    def calibration(self, quantizations: Iterable[str]) -> "np.ndarray | None":
+    def calibration(self, quantizations: Iterable[str]) -> np.ndarray | None:
         """Returns images to determine ranges with: the run's training images, if it has any.
 
         None where no quantization needs them.
@@ -106,10 +106,8 @@ class Export:
             class_names=source.class_names,
         )
 
-    def verify(self, artifact: str | os.PathLike, runtime: str | None = None) -> "Report":
+    def verify(self, artifact: str | os.PathLike, runtime: str | None = None) -> Report:
         """Returns the report of an artifact, on `samples`."""
-        from keras_vit.export.verification.verify_and_thresholds import verify
-
         return verify(self.source.model, artifact, *self.samples, runtime=runtime)
 
     def verify_written(self, artifact: str | os.PathLike) -> int:
@@ -124,7 +122,7 @@ class Export:
             return 0
         return self.show(self.verify(artifact))
 
-    def show(self, report: "Report") -> int:
+    def show(self, report: Report) -> int:
         """Prints a report, writes it to --json, and returns 1 if a threshold was missed."""
         print(report)
         self.write_json(report.to_dict())
@@ -145,7 +143,7 @@ def load_images(
     preprocess: str | None = None,
     limit: int = 200,
     class_names: Sequence[str] | None = None,
-) -> "tuple[np.ndarray, np.ndarray | None]":
+) -> tuple[np.ndarray, np.ndarray | None]:
     """Returns (images, labels) of a data set.
 
     Args:
@@ -168,16 +166,6 @@ def load_images(
         ValueError: if there are no images, or they cannot be used. What cannot be read of a data
             set is left out, and named in a warning.
     """
-    import numpy as np
-
-    from keras_vit.training.data import open_dataset
-    from keras_vit.training.data.preprocessing.preprocess import read_images
-    from keras_vit.training.data.tf_data_batches import plain_dataset
-    from keras_vit.training.data.unreadable_examples import SkipCounter
-    from keras_vit.training.evaluators.classification import class_order
-    from keras_vit.training.evaluators.load_keras_model import resizing
-    from keras_vit.training.io.image_listing import list_images, spread
-
     preprocess = preprocess or resizing(size)
     path, labels = pathlib.Path(str(data)), None
     if path.suffix == ".npz" and path.exists():

@@ -1,13 +1,8 @@
 """ONNX: models for ONNX Runtime and the other readers of the format."""
 
-import contextlib
-import io
-import logging
 import os
 import pathlib
-import threading
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import keras
 import tensorflow as tf
@@ -15,6 +10,7 @@ import tensorflow as tf
 from keras_vit.checkpoints.save_npz import require_finite
 from keras_vit.export.errors import damage_refused, imported
 from keras_vit.export.labels_and_interface_json import exported_texts
+from keras_vit.export.quiet_conversion import quiet_conversion
 from keras_vit.export.supported_models import image_size, output_name, portable, require_single_file
 from keras_vit.export.tflite.gpu_delegate_fixes import for_delegates
 from keras_vit.training.evaluators.exported_files import LABELS_FILE
@@ -22,8 +18,6 @@ from keras_vit.training.io.atomic import atomic_file
 
 # GELU becomes Erf or Tanh and LayerNorm its parts, which every runtime of the last years has.
 OPSET = 17
-# The log and standard output are of the whole process.
-_CONVERTING = threading.Lock()
 # Operations that change the layout of an array and no number in it.
 _LAYOUTS = ("Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
@@ -79,7 +73,7 @@ def to_onnx(
     # ONNX Runtime, too, takes zeros before a maximum for padding that is never the maximum.
     layers = for_delegates(keras.Model(model.input, model.endpoints[output]))
     graph = _WeightsAsInputs(keras.Model(image, {output: layers(scaled)}))
-    with atomic_file(file) as temporary, _quiet():
+    with atomic_file(file) as temporary, quiet_conversion(Warning):
         graph.export(
             str(temporary),
             format="onnx",
@@ -158,19 +152,3 @@ def _store_weights(graph, inputs):
     used = {name for node in graph.node for name in node.input}
     del graph.initializer[:]
     graph.initializer.extend(each for name, each in weights.items() if name in used)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keeps the converter's progress off the terminal."""
-    with _CONVERTING:
-        disabled, handler = logging.root.manager.disable, logging.NullHandler()
-        logging.root.addHandler(handler)  # or the converter adds one that stays
-        logging.disable(max(disabled, logging.WARNING))
-        try:
-            with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                yield
-        finally:
-            logging.disable(disabled)
-            logging.root.removeHandler(handler)

@@ -5,15 +5,12 @@ calibrates by a moving average of ranges; it takes no float16 recipe and no othe
 from the modules below it.
 """
 
-import contextlib
-import io
-import logging
-import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from keras_vit.export.errors import ExportError
+from keras_vit.export.quiet_conversion import quiet_conversion
 
 # The operations with weights: nearly all the time of a Transformer, and the only
 # ones whose rounding costs no accuracy to speak of.
@@ -60,7 +57,7 @@ def quantize(
     from keras_vit.export.tflite.flatbuffer_and_metadata import has_infinite_float16, pack, unpack
 
     manager = _recipe(quantization)
-    with _silence():
+    with quiet_conversion(UserWarning):
         tool = Quantizer(bytearray(model), manager.get_quantization_recipe())
         calibrated = quantization in CALIBRATED
         ranges = _activation_ranges(bytes(model), samples, manager) if calibrated else None
@@ -129,20 +126,3 @@ def _activation_ranges(model, samples, manager):
         name: {end: np.full((1,) * ranks[name], value, "float32") for end, value in ends.items()}
         for name, ends in observer.get_model_qsvs().items()
     }
-
-
-@contextlib.contextmanager
-def _silence():
-    """Keeps the quantizer's progress bars, size reports and warnings off the terminal."""
-    sink, disabled = io.StringIO(), logging.root.manager.disable
-    logging.disable(max(disabled, logging.WARNING))
-    with (
-        contextlib.redirect_stdout(sink),
-        contextlib.redirect_stderr(sink),
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("ignore", UserWarning)
-        try:
-            yield
-        finally:
-            logging.disable(disabled)

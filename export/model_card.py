@@ -68,7 +68,7 @@ def write_card(
     license: str = "apache-2.0",
     config: Mapping[str, Any] | None = None,
 ) -> list[pathlib.Path]:
-    """Writes what publishing an artifact needs besides the artifact.
+    """Writes what publishing an artifact needs besides the artifact, and returns the files.
 
     Args:
         model: the model that it came from.
@@ -78,9 +78,6 @@ def write_card(
             model-metadata.json and model-instance-metadata.json.
         license: key of `LICENSES`.
         config: of the run that trained the model, or None.
-
-    Returns:
-        The files.
 
     Raises:
         ExportError: if the artifact is not as good as the model, the license is unknown or the

@@ -38,10 +38,7 @@ def pack(directory: str | os.PathLike, file: str | os.PathLike) -> pathlib.Path:
 
     Args:
         directory: of the SavedModel.
-        file: the .tar.gz to write; it appears whole or not at all.
-
-    Returns:
-        The file.
+        file: the .tar.gz to write, which is returned; it appears whole or not at all.
     """
     directory, file = pathlib.Path(directory), pathlib.Path(file)
     if not (directory / "saved_model.pb").is_file():

@@ -27,7 +27,7 @@ def to_hub(
     output: str | None = None,
     activation: str | None = None,
 ) -> pathlib.Path:
-    """Writes a model as a TF2 reusable SavedModel, the format of TF-Hub.
+    """Writes a model as a TF2 reusable SavedModel, TF-Hub's format, and returns the directory.
 
     What the module offers, with `images` (batch, height, width, 3) float32 RGB in [0, 1]:
 
@@ -57,9 +57,6 @@ def to_hub(
             None takes the logits where the model has a head.
         activation: "softmax" or "sigmoid", from logits to probabilities; None takes
             `model.activation`, or that of the head around our model.
-
-    Returns:
-        The directory.
 
     Raises:
         ExportError: if the model is of another package.

@@ -31,7 +31,7 @@ def to_onnx(
     float16: bool = False,
     activation: str | None = None,
 ) -> pathlib.Path:
-    """Writes a model as an ONNX file.
+    """Writes a model as an ONNX file, and returns its path.
 
     It takes `image`, (batch, height, width, 3) float32 RGB in [0, 1], any number of them, and
     gives `logits`, (batch, classes), or `representation`, float32 too. Its metadata has `labels`,
@@ -48,9 +48,6 @@ def to_onnx(
             such a file in float32.
         activation: "softmax" or "sigmoid", which the file says that its logits want; None takes
             the model's.
-
-    Returns:
-        The file.
 
     Raises:
         RuntimeMissing: if tf2onnx, which Keras converts with, is not installed.

@@ -70,7 +70,7 @@ def to_tflite(
     activation: str | None = None,
     probabilities: bool = False,
 ) -> pathlib.Path:
-    """Writes a model as a TFLite file.
+    """Writes a model as a TFLite file, and returns its path.
 
     The signature "serving_default" takes `image`, (1, height, width, 3) float32 RGB
     in [0, 1], and gives `logits`, (1, classes), or `representation` where the model
@@ -112,9 +112,6 @@ def to_tflite(
             in place of `logits`, as thresholds of MediaPipe want. It then says that there is
             no activation to apply.
 
-    Returns:
-        The file.
-
     Raises:
         ExportError: if the model is of another package, its weights exceed 2 GiB, or the images
             are not what it takes.
@@ -147,16 +144,13 @@ def to_tflite_files(
     probabilities: bool = False,
     **added: Any,
 ) -> list[pathlib.Path]:
-    """Writes several quantizations of a model, which is converted once.
+    """Writes several quantizations of a model, which is converted once, and returns the files.
 
     Args:
         files: from quantization to file.
         **added: `batch_sizes`, `image_sizes`, `feature_vector` and `attention_rollout`.
 
     The other arguments and the errors are those of `to_tflite`.
-
-    Returns:
-        The files.
     """
     for quantization in files:
         _check_quantization(quantization, calibration)

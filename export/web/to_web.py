@@ -85,7 +85,8 @@ def to_web(
 
     Args:
         model: a classifier of this package, one of `export.supported_models.MODELS`.
-        path: directory to write, for a server of files; with `single_file` the .html file.
+        path: directory to write, for a server of files; with `single_file` the .html file. It is
+            returned.
         labels: class names in the order of the logits; None takes `model.class_names`.
         title: plain text at the top of the page.
         quantization: of the weights, as in `export.to_tflite`.
@@ -97,9 +98,6 @@ def to_web(
             threads.
         litert_folder: where LiteRT.js lies, in archives as `npm pack` names them; None fetches it
             from npm once.
-
-    Returns:
-        The path.
 
     Raises:
         ExportError: if the model is of another package or has no head, its images are not made
@@ -265,15 +263,12 @@ def write_page(
 
     Args:
         tflite: the file.
-        path: the directory to write, or with `single_file` the .html file.
+        path: the directory to write, or with `single_file` the .html file; it is returned.
         litert: the files of LiteRT.js, from `litert_js`.
         settings: what page/main.js reads of the model: `operations`, `image_size`, `labels`,
             `activation`, `rollout`, `without_gpu`, `examples` and `facts`.
         title, summary: plain text.
         single_file: whether everything goes into one file.
-
-    Returns:
-        The path.
 
     Raises:
         FileExistsError: if the directory holds something else.

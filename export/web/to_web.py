@@ -285,9 +285,12 @@ def write_page(
     suffixes = {name: ".gz" if packed[name] is not assets[name] else "" for name in assets}
     style = (HERE / "page.css").read_bytes()
     code = {f"code/{name.split('/')[1]}.js": content for name, content in modules.items()}
+    version = hashlib.sha256(json.dumps(settings).encode())
+    for content in (style, *code.values(), *assets.values()):
+        version.update(content)
     known = {
         **settings,
-        "version": _digest(json.dumps(settings).encode(), style, *code.values(), *assets.values()),
+        "version": version.hexdigest()[:16],
         "files": ["./", "code/page.css", *code],
         "assets": {
             name: {"bytes": len(content), "suffix": suffixes[name]}
@@ -383,13 +386,6 @@ def _modules(litert: Mapping[str, bytes]) -> dict[str, bytes]:
     ours = {file for file in HERE.glob("*.js") if file.name != _WORKER}
     theirs = {name.removesuffix(".js"): text for name, text in litert.items() if name[0] == "@"}
     return theirs | {f"page/{file.stem}": file.read_bytes() for file in sorted(ours)}
-
-
-def _digest(*contents: bytes) -> str:
-    digest = hashlib.sha256()
-    for content in contents:
-        digest.update(hashlib.sha256(content).digest())
-    return digest.hexdigest()[:16]
 
 
 def _packed(name: str, content: bytes, single_file: bool) -> bytes:

@@ -160,7 +160,7 @@ def to_tflite_files(
     if probabilities and output != "logits":
         raise ValueError("Expected probabilities=False: the model has no head.")
     texts = exported_texts(model, labels, activation, "probabilities" if probabilities else output)
-    found = _signatures(model, activation if probabilities else None, **added)
+    found = signatures(model, _names(**added), activation if probabilities else None)
     samples = None
     if calibration is not None and not CALIBRATED.isdisjoint(files):
         samples = _calibration_samples(calibration, found)
@@ -272,54 +272,44 @@ class Signature(NamedTuple):
     output: str
 
 
-def added_signatures(
-    model: keras.Model, names: Iterable[str], activation: str | None
-) -> dict[str, Signature]:
-    """Returns what the signatures of a file of `model` beside the main one compute, by name.
-
-    `activation` is that of probabilities in place of logits, or None.
-    """
-    batches = [re.fullmatch(r"batch_(\d+)", name) for name in names]
-    sizes = [re.fullmatch(r"size_(\d+)x(\d+)", name) for name in names]
-    found = _signatures(
-        model,
-        activation,
-        batch_sizes=[int(each[1]) for each in batches if each],
-        image_sizes=[(int(each[1]), int(each[2])) for each in sizes if each],
-        feature_vector="feature_vector" in names,
-        attention_rollout=ROLLOUT in names,
-    )
-    del found[MAIN]
-    return found
-
-
-def _signatures(
-    model, activation, batch_sizes=(), image_sizes=(), feature_vector=False, attention_rollout=False
-):
-    """Returns the signatures by name, the main one first; `to_tflite` explains the arguments."""
-    output = output_name(model)
-    size = image_size(model)
-    found = {MAIN: Signature(model, (1, *size, 3), output)}
+def _names(batch_sizes=(), image_sizes=(), feature_vector=False, attention_rollout=False):
+    """Returns the names of signatures, the main one first; `to_tflite` explains the arguments."""
     for batch in batch_sizes:
         if not isinstance(batch, int) or batch < 1:
             raise ValueError(f"`batch_sizes` must be positive ints. Received: {batch!r}")
-        found[f"batch_{batch}"] = Signature(model, (batch, *size, 3), output)
-    for each in image_sizes:
-        height, width = as_height_width(each)
-        graph, shape = _of_size(model, height, width), (1, height, width, 3)
-        found[f"size_{height}x{width}"] = Signature(graph, shape, output)
-    if activation:
-        for name, each in found.items():
-            rows = ACTIVATIONS[activation](each.graph.output)
+    names = [MAIN, *(f"batch_{batch:d}" for batch in batch_sizes)]
+    names += ["size_{}x{}".format(*as_height_width(each)) for each in image_sizes]
+    added = {"feature_vector": feature_vector, ROLLOUT: attention_rollout}
+    return names + [name for name, wanted in added.items() if wanted]
+
+
+def signatures(
+    model: keras.Model, names: Iterable[str], activation: str | None
+) -> dict[str, Signature]:
+    """Returns what the signatures of a file of `model` compute, by those of `names` that it knows.
+
+    `activation` is that of probabilities in place of logits, or None.
+    """
+    found = {}
+    for name in names:
+        graph, batch, size, output = model, 1, image_size(model), output_name(model)
+        if name == "feature_vector" and output == "logits":
+            output = "representation"
+            graph = keras.Model(model.input, model.endpoints[output])
+        elif name == ROLLOUT:
+            graph, output = keras.Model(model.input, rollout_endpoint(model)), "rollout"
+        elif of_batch := re.fullmatch(r"batch_(\d+)", name):
+            batch = int(of_batch[1])
+        elif of_size := re.fullmatch(r"size_(\d+)x(\d+)", name):
+            size = int(of_size[1]), int(of_size[2])
+            graph = _of_size(model, *size)
+        elif name != MAIN:
+            continue
+        if activation and output == "logits":
+            rows = ACTIVATIONS[activation](graph.output)
             # One name wherever it is exported, which `layer_errors` finds operations by.
-            graph = keras.Model(each.graph.input, rows, name=each.graph.name)
-            found[name] = each._replace(graph=graph, output="probabilities")
-    if feature_vector and output == "logits":
-        features = keras.Model(model.input, model.endpoints["representation"])
-        found["feature_vector"] = Signature(features, (1, *size, 3), "representation")
-    if attention_rollout:
-        maps = keras.Model(model.input, rollout_endpoint(model))
-        found[ROLLOUT] = Signature(maps, (1, *size, 3), "rollout")
+            graph, output = keras.Model(graph.input, rows, name=graph.name), "probabilities"
+        found[name] = Signature(graph, (batch, *size, 3), output)
     return found
 
 

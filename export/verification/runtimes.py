@@ -23,7 +23,7 @@ from keras_vit.export.hub.to_hub import endpoint_model
 from keras_vit.export.labels_and_interface_json import model_operations
 from keras_vit.export.supported_models import activation_between, image_size, output_name
 from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile, metadata_of
-from keras_vit.export.tflite.to_tflite import added_signatures
+from keras_vit.export.tflite.to_tflite import MAIN, signatures
 from keras_vit.export.verification.browser import chromium, served
 from keras_vit.export.verification.runtime_names import NPZ, ONNX, RUNTIMES, SAVED_MODEL, TFLITE
 from keras_vit.export.verification.subprocesses import run_compiled
@@ -283,8 +283,8 @@ def _open_interpreter(path, model=None, runtime="litert", delegation=None):
 def _other_signatures(path, model, activation, images):
     """See `Artifact.other_ways`: the signatures of a TFLite file beside its main one."""
     interpreter, found = Interpreter(os.fspath(path)), {}
-    added = added_signatures(model, [*interpreter.get_signature_list()], activation)
-    for name, (graph, shape, output) in added.items():
+    added = [name for name in interpreter.get_signature_list() if name != MAIN]
+    for name, (graph, shape, output) in signatures(model, added, activation).items():
         sized = keras.ops.image.resize(images, shape[1:3], data_format="channels_last")
         sized = np.resize(np.clip(sized, 0, 1), shape)
         with damage_refused(f"The signature {name} of {path} cannot be run"):

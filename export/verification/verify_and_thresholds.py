@@ -18,12 +18,7 @@ from keras_vit.export.supported_models import CLASSIFIERS, check_range, image_si
 from keras_vit.export.tflite.flatbuffer_and_metadata import is_metadata
 from keras_vit.export.verification.runtimes import in_batches, open_artifact
 from keras_vit.export.verification.subprocesses import measure
-from keras_vit.export.web.to_web import (
-    page_operations,
-    rollout_settings,
-    settings_of_page,
-    tflite_of_page,
-)
+from keras_vit.export.web.to_web import page_settings, settings_of_page, tflite_of_page
 from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training.evaluators.exported_files import interface_of, labels_of
 
@@ -438,17 +433,9 @@ def _other_settings(path, file, model):
     settings, interface = settings_of_page(path), interface_of(file)
     if not settings or not interface:
         return []
-    size = interface["image_size"]
-    expected = {
-        "operations": page_operations(interface["preprocessing"], tuple(size)),
-        "image_size": size,
-        "labels": labels_of(file),
-        "activation": interface["activation"],
-        **rollout_settings(model),
-    }
     return [
         f"the page's {name} is {settings.get(name)!r}, its file's {value!r}"
-        for name, value in expected.items()
+        for name, value in page_settings(model, interface, labels_of(file)).items()
         if settings.get(name) != value
     ]
 

@@ -27,7 +27,7 @@ import numpy as np
 
 from keras_vit.checkpoints.download import cache_directory, download
 from keras_vit.export.errors import ExportError, damage_refused
-from keras_vit.export.labels_and_interface_json import exported_operations, labels_of_model
+from keras_vit.export.labels_and_interface_json import interface_of_model, labels_of_model
 from keras_vit.export.supported_models import check_range, image_size, portable
 from keras_vit.export.tflite.to_tflite import to_tflite
 from keras_vit.models.vision_transformer import VisionTransformer
@@ -114,14 +114,10 @@ def to_web(
             "None."
         )
     labels = labels_of_model(labels, model, "logits")
-    height, width = image_size(model)
+    interface = interface_of_model(model, activation or model.activation, "logits")
     settings = {
-        "operations": page_operations(exported_operations(model), (height, width)),
-        "image_size": [height, width],
-        "labels": labels,
-        "activation": activation or model.activation,
+        **page_settings(model, interface, labels),
         "without_gpu": None if quantization in ("none", "float16") else _WITHOUT_GPU,
-        **rollout_settings(model),
         "examples": [_png(example) for example in examples],
     }
     litert = litert_js(litert_folder)  # before the work of an export in vain
@@ -135,6 +131,7 @@ def to_web(
             attention_rollout=settings["rollout"] is not None,
             activation=activation,
         )
+        height, width = image_size(model)
         megabytes = file.stat().st_size / 1e6
         settings["facts"] = {
             "Model": f"{model.name}, {model.count_params() / 1e6:,.1f} million parameters",
@@ -152,6 +149,29 @@ def to_web(
             summary=f"Tells {classes:,} classes apart, in your browser.",
             single_file=single_file,
         )
+
+
+def page_settings(
+    model: keras.Model, interface: Mapping[str, Any], labels: Sequence[str] | None
+) -> dict[str, Any]:
+    """Returns the settings of a page that follow from its model and the texts inside its file.
+
+    `rollout`, [rows, columns] of a map of the image, and `stride`, the pixels of each, are None of
+    models that have none.
+    """
+    rollout = stride = None
+    # Axial attention and residual networks have no map of the image.
+    if isinstance(model, VisionTransformer) and model.arguments["attention"] == "global":
+        rollout, stride = list(model.grid_size), model.token_stride
+    size = interface["image_size"]
+    return {
+        "operations": page_operations(interface["preprocessing"], tuple(size)),
+        "image_size": size,
+        "labels": labels,
+        "activation": interface["activation"],
+        "rollout": rollout,
+        "stride": stride,
+    }
 
 
 def page_operations(text: str, size: tuple[int, int]) -> list[dict]:
@@ -355,17 +375,6 @@ def tflite_of_page(path: str | os.PathLike) -> Iterator[pathlib.Path]:
             yield file
     else:
         yield path
-
-
-def rollout_settings(model: keras.Model) -> dict[str, Any]:
-    """Returns the settings of a model's attention rollout; None each of models that have none.
-
-    `rollout`, its [rows, columns], and `stride`, the pixels of each.
-    """
-    # Axial attention and residual networks have no map of the image.
-    if isinstance(model, VisionTransformer) and model.arguments["attention"] == "global":
-        return {"rollout": list(model.grid_size), "stride": model.token_stride}
-    return {"rollout": None, "stride": None}
 
 
 def settings_of_page(path: str | os.PathLike) -> dict[str, Any] | None:

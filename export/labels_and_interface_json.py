@@ -110,10 +110,7 @@ def labels_of_model(
 ) -> list[str] | None:
     """Returns `labels` as a list, or where they are None the model's own, if it knows them.
 
-    Args:
-        labels: class names, one for each logit, or None.
-        model: of this package.
-        output: "logits", "probabilities" or "representation", which has no classes.
+    There is one for each logit; the output "representation" has none.
 
     Raises:
         ValueError: if there are others than logits, or one is no text, empty, or has a line break

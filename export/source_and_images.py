@@ -31,11 +31,7 @@ logger = logging.getLogger("keras_vit")
 
 
 class Export:
-    """The model and data that the options of a command name, loaded when they are asked for.
-
-    Args:
-        options: of a command of `export.commands`.
-    """
+    """The model and data that the options of a command name, loaded when they are asked for."""
 
     def __init__(self, options: argparse.Namespace):
         self.options = options

@@ -138,11 +138,9 @@ def image_size(model: keras.Model) -> tuple[int, int]:
 
 
 def output_name(model: keras.Model, output: str | None = None) -> str:
-    """Returns the endpoint that is exported: "logits", or without a head "representation".
+    """Returns the endpoint that is exported: `output`, or if it is None the first of `OUTPUTS`.
 
-    Args:
-        model: that is exported.
-        output: the endpoint that is asked for; None takes the first that the model has.
+    A model without a head has no "logits".
 
     Raises:
         ValueError: if the model does not have it.

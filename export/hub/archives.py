@@ -34,11 +34,8 @@ def write_saved_model(root: Any, directory: str | os.PathLike, **options: Any) -
 def pack(directory: str | os.PathLike, file: str | os.PathLike) -> pathlib.Path:
     """Writes a module as TF-Hub serves it: a gzipped tar with the SavedModel at its root.
 
-    Equal modules give equal files: entries are sorted, without owners and times.
-
-    Args:
-        directory: of the SavedModel.
-        file: the .tar.gz to write, which is returned; it appears whole or not at all.
+    Equal modules give equal files: entries are sorted, without owners and times. Returns the file,
+    a .tar.gz, which appears whole or not at all.
     """
     directory, file = pathlib.Path(directory), pathlib.Path(file)
     if not (directory / "saved_model.pb").is_file():

@@ -28,9 +28,6 @@ class HubLayer(keras.layers.Layer):
             in [0, 1] for modules of this package.
         training: bool.
 
-    Returns:
-        What the module returns.
-
     Raises:
         RuntimeMissing: if tensorflow-hub is not installed.
         ExportError: if the SavedModel cannot be called or lists no variables.

@@ -113,9 +113,7 @@ def _sub_model(model, output, resolution):
 def endpoint_model(model: keras.Model, resolution: str) -> keras.Model:
     """Returns the model from images to a dict of all endpoints and attention weights.
 
-    Args:
-        model: one of this package, as `portable` returns it.
-        resolution: "fixed" or "any", as of `to_hub`.
+    `model` is one that `portable` returned, `resolution` as in `to_hub`.
     """
     tensors = dict(model.endpoints)
     if model.arguments.get("attention") == "global":

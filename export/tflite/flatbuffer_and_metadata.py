@@ -125,8 +125,7 @@ def opcode(tree: schema.ModelT, name: str) -> int:
 def share_equal_weights(tree: schema.ModelT) -> None:
     """Makes the tensors with equal weights, such as those of several signatures, share them.
 
-    Args:
-        tree: changed in place.
+    Changes `tree` in place.
     """
     first: dict[bytes, int] = {}
     replaced: dict[int, int] = {}
@@ -228,9 +227,6 @@ def append_texts(path: str | os.PathLike, texts: Mapping[str, str]) -> None:
 
 class TFLiteFile:
     """A TFLite file and its main graph.
-
-    Args:
-        path: the file.
 
     Attributes:
         tree: as `unpack` returns it.

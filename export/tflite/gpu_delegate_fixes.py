@@ -32,8 +32,7 @@ ELEMENTWISE = ("ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFER
 def for_delegates(model: keras.Model) -> keras.Model:
     """Returns a model that computes the same, on the same weights, up to rounding.
 
-    Args:
-        model: a functional model of one input and one output.
+    Both are functional models of one input and one output.
     """
     return with_replaced_layers(model, {MAPHead: map_head, RootPooling: root_pooling})
 
@@ -79,9 +78,8 @@ def delegate_faults(
 ) -> list[str]:
     """Returns what is wrong with a TFLite model for GPU delegates, in words; empty if nothing.
 
-    Args:
-        tree: as `export.tflite.flatbuffer_and_metadata.unpack` returns it, with weights in float.
-        graphs: which of its graphs; None is all.
+    `tree` is one that `unpack` returned, with weights in float; `graphs` are some of its graphs,
+    None all.
     """
     faults: list[str] = []
     for graph in tree.subgraphs if graphs is None else graphs:
@@ -135,8 +133,7 @@ def _lower_operands(graph, name, operator, varying):
 def compute_constants(tree: schema.ModelT) -> None:
     """Computes tables that are always the same, of which the converter leaves large ones undone.
 
-    Args:
-        tree: changed in place; its constants are float32.
+    Changes `tree`, whose constants are float32, in place.
     """
     for graph in tree.subgraphs:
         for name, operator in nodes(tree, graph):
@@ -168,10 +165,7 @@ def equalize_ranks(tree: schema.ModelT) -> None:
     """Reshapes computed operands to the rank of the sums and products that they are part of.
 
     The converter drops such reshapes, as broadcasting does without them: it adds (17, 64) to
-    (1, 17, 64).
-
-    Args:
-        tree: changed in place.
+    (1, 17, 64). Changes `tree` in place.
     """
     for graph in tree.subgraphs:
         listed = nodes(tree, graph)

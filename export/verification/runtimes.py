@@ -384,10 +384,8 @@ def vulkan_environment() -> dict[str, str]:
 def _open_browser(path, model, backend, precisions):
     """Opens a .tflite file in LiteRT.js, in Chromium, by the code of the page of `to_web`.
 
-    Args:
-        path, model: as of the others.
-        backend: "wasm", on one thread, or "webgpu".
-        precisions: those of the outputs, and of `Delegation.float16`.
+    `backend` is "wasm", on one thread, or "webgpu"; `precisions` are those of the outputs, and of
+    `Delegation.float16`.
 
     Raises:
         RuntimeMissing: from `run`, if Playwright or Chromium is not installed, or has no GPU.

@@ -86,10 +86,8 @@ def run_compiled(
 def _call(function, path, environment=None, **arguments):
     """Calls a function of this file in a new process, and returns its result and what is printed.
 
-    Args:
-        function: from the path and other arguments that JSON can hold to such a result.
-        path: of an artifact.
-        environment: variables beside those of this process.
+    JSON can hold its arguments, the path of an artifact among them, and its result. `environment`
+    has variables beside those of this process.
     """
     arguments["path"] = os.path.abspath(path)
     process = subprocess.run(

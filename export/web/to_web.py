@@ -282,7 +282,7 @@ def write_page(
     """Writes the page of a TFLite file.
 
     Args:
-        tflite: the file.
+        tflite: the file that the page runs.
         path: the directory to write, or with `single_file` the .html file; it is returned.
         litert: the files of LiteRT.js, from `litert_js`.
         settings: what page/main.js reads of the model: `operations`, `image_size`, `labels`,

@@ -1,6 +1,7 @@
 """Opens exported files in their runtimes.
 
-A new runtime is a function like `_open_onnx`, and a row of `_OPEN` and of `RUNTIMES`.
+A new runtime is a function like `_open_onnx`, or of TFLite files like `_run_on_gpu`, and a row of
+`_OPEN` and of `RUNTIMES`.
 """
 
 import dataclasses
@@ -300,61 +301,57 @@ def _open_openvino(path, model=None):
     return _open_interpreter(path, model, "openvino", Delegation(device, True))
 
 
-def open_compiled(path: pathlib.Path, model: keras.Model | None = None) -> Artifact:
-    """Opens a .tflite file in LiteRT's `CompiledModel`, on one thread of the processor."""
+def _of_tflite(run, **changes):
+    """Returns what opens a .tflite file, which `run` runs in place of the interpreter."""
 
-    def run(images):
-        outputs, complete, _ = run_compiled(path, images)
-        return outputs["float32"], Delegation("XNNPACK", complete)
+    def open_file(path, model=None):
+        artifact = _open_interpreter(path)
+        return dataclasses.replace(artifact, run=partial(run, path, artifact), **changes)
 
-    return dataclasses.replace(_open_interpreter(path), run=run)
-
-
-def open_gpu(path: pathlib.Path, model: keras.Model | None = None) -> Artifact:
-    """Opens a .tflite file in LiteRT's `CompiledModel`, on the GPU; the processor runs the rest.
-
-    Raises:
-        RuntimeMissing: from `run`, if there is no Vulkan driver.
-    """
-
-    def run(images):
-        outputs, complete, printed = run_compiled(path, images, True, vulkan_environment())
-        adapter, refused = _ADAPTER.search(printed), _REFUSED.search(printed)
-        # An adapter without float16 computes in float32, without a word.
-        same = np.array_equal(outputs["float16"], outputs["float32"])
-        return outputs["float32"], Delegation(
-            device=adapter.group(1) if adapter else "GPU",
-            complete=complete,
-            fallbacks=tuple(map(str.strip, refused.group(1).splitlines())) if refused else (),
-            float16=None if same else outputs["float16"],
-        )
-
-    return dataclasses.replace(_open_interpreter(path), run=run)
+    return open_file
 
 
-def _open_mediapipe(path, model=None):
-    """Opens a .tflite file in MediaPipe's `ImageClassifier`, which takes photos."""
-    artifact = _open_interpreter(path)
+def _run_compiled(path, artifact, images):
+    """Runs a .tflite file in LiteRT's `CompiledModel`, on one thread of the processor."""
+    outputs, complete, _ = run_compiled(path, images)
+    return outputs["float32"], Delegation("XNNPACK", complete)
+
+
+def _run_on_gpu(path, artifact, images):
+    """Runs a .tflite file in LiteRT's `CompiledModel`, on the GPU; the processor runs the rest."""
+    outputs, complete, printed = run_compiled(path, images, True, vulkan_environment())
+    adapter, refused = _ADAPTER.search(printed), _REFUSED.search(printed)
+    # An adapter without float16 computes in float32, without a word.
+    same = np.array_equal(outputs["float16"], outputs["float32"])
+    return outputs["float32"], Delegation(
+        device=adapter.group(1) if adapter else "GPU",
+        complete=complete,
+        fallbacks=tuple(map(str.strip, refused.group(1).splitlines())) if refused else (),
+        float16=None if same else outputs["float16"],
+    )
+
+
+open_compiled, open_gpu = _of_tflite(_run_compiled), _of_tflite(_run_on_gpu)
+
+
+def _run_in_mediapipe(path, artifact, images):
+    """Runs a .tflite file in MediaPipe's `ImageClassifier`, which takes photos."""
     mediapipe = imported("mediapipe", "mediapipe")
     tasks = imported("mediapipe.tasks.python", "mediapipe")
     options = tasks.vision.ImageClassifierOptions(
         base_options=tasks.BaseOptions(model_asset_path=os.fspath(path))
     )
-
-    def run(images):
-        rows = []
-        with (
-            damage_refused(f"{path} cannot be run by MediaPipe"),
-            tasks.vision.ImageClassifier.create_from_options(options) as classifier,
-        ):
-            for pixels in np.rint(255 * images).clip(0, 255).astype("uint8"):
-                image = mediapipe.Image(image_format=mediapipe.ImageFormat.SRGB, data=pixels)
-                (found,) = classifier.classify(image).classifications
-                ordered = sorted(found.categories, key=lambda category: category.index)
-                rows.append([category.score for category in ordered])
-        return np.array(rows, "float32").reshape(len(rows), *artifact.output_shape), None
-
-    return dataclasses.replace(artifact, run=run, takes_bytes=True)
+    rows = []
+    with (
+        damage_refused(f"{path} cannot be run by MediaPipe"),
+        tasks.vision.ImageClassifier.create_from_options(options) as classifier,
+    ):
+        for pixels in np.rint(255 * images).clip(0, 255).astype("uint8"):
+            image = mediapipe.Image(image_format=mediapipe.ImageFormat.SRGB, data=pixels)
+            (found,) = classifier.classify(image).classifications
+            ordered = sorted(found.categories, key=lambda category: category.index)
+            rows.append([category.score for category in ordered])
+    return np.array(rows, "float32").reshape(len(rows), *artifact.output_shape), None
 
 
 def vulkan_environment() -> dict[str, str]:
@@ -381,46 +378,40 @@ def vulkan_environment() -> dict[str, str]:
     )
 
 
-def _open_browser(path, model, backend, precisions):
-    """Opens a .tflite file in LiteRT.js, in Chromium, by the code of the page of `to_web`.
+def _run_in_browser(path, artifact, images, backend, precisions):
+    """Runs a .tflite file in LiteRT.js, in Chromium, by the code of the page of `to_web`.
 
     `backend` is "wasm", on one thread, or "webgpu"; `precisions` are those of the outputs, and of
-    `Delegation.float16`.
-
-    Raises:
-        RuntimeMissing: from `run`, if Playwright or Chromium is not installed, or has no GPU.
+    `Delegation.float16`. Raises `RuntimeMissing` without Playwright, Chromium, or a GPU in it.
     """
-    artifact = _open_interpreter(path)
     settings = {"operations": [], "examples": [], "facts": {}, "activation": "softmax"}
     settings["image_size"] = list(artifact.image_size)
-
-    def run(images):
-        with tempfile.TemporaryDirectory() as directory, chromium() as browser:
-            site = pathlib.Path(directory) / "site"
-            write_page(path, site, litert_js(), settings=settings, title="", summary="")
-            (site / _IMAGES).write_bytes(np.ascontiguousarray(images, "<f4").tobytes())
-            with served(site) as address:
-                page = browser.new_page()
-                page.goto(address)
-                # The page opens the model too: in WebAssembly, which is there everywhere.
-                page.wait_for_selector(
-                    "html[data-ready], #error:not([hidden])", state="attached", timeout=_LOADING
-                )
-                if error := page.inner_text("#error"):
-                    raise ExportError(f"{path} cannot be run by LiteRT.js: {error}")
-                with damage_refused(f"{path} cannot be run by LiteRT.js"):
-                    found = page.evaluate(_RUN, [backend, precisions, _IMAGES, len(images)])
-            if "reason" in found:
-                raise RuntimeMissing(f"Expected a GPU in Chromium. {found['reason']}")
-            where = f"WebGPU on {found['adapter']}" if backend == "webgpu" else "WebAssembly"
-            device = f"Chromium {browser.version}, {where}"
-        shape = (len(precisions), len(images), *artifact.output_shape)
-        outputs, *half = np.array(found["outputs"], "float32").reshape(shape)
-        return outputs, Delegation(device, found["complete"], float16=half[0] if half else None)
-
-    return dataclasses.replace(artifact, run=run)
+    with tempfile.TemporaryDirectory() as directory, chromium() as browser:
+        site = pathlib.Path(directory) / "site"
+        write_page(path, site, litert_js(), settings=settings, title="", summary="")
+        (site / _IMAGES).write_bytes(np.ascontiguousarray(images, "<f4").tobytes())
+        with served(site) as address:
+            page = browser.new_page()
+            page.goto(address)
+            # The page opens the model too: in WebAssembly, which is there everywhere.
+            page.wait_for_selector(
+                "html[data-ready], #error:not([hidden])", state="attached", timeout=_LOADING
+            )
+            if error := page.inner_text("#error"):
+                raise ExportError(f"{path} cannot be run by LiteRT.js: {error}")
+            with damage_refused(f"{path} cannot be run by LiteRT.js"):
+                found = page.evaluate(_RUN, [backend, precisions, _IMAGES, len(images)])
+        if "reason" in found:
+            raise RuntimeMissing(f"Expected a GPU in Chromium. {found['reason']}")
+        where = f"WebGPU on {found['adapter']}" if backend == "webgpu" else "WebAssembly"
+        device = f"Chromium {browser.version}, {where}"
+    shape = (len(precisions), len(images), *artifact.output_shape)
+    outputs, *half = np.array(found["outputs"], "float32").reshape(shape)
+    return outputs, Delegation(device, found["complete"], float16=half[0] if half else None)
 
 
+_in_wasm = partial(_run_in_browser, backend="wasm", precisions=["fp32"])
+_in_webgpu = partial(_run_in_browser, backend="webgpu", precisions=["fp32", "fp16"])
 _OPEN: dict[str, Callable[[pathlib.Path, keras.Model], Artifact]] = {
     "hub": open_hub,
     "keras": _open_keras,
@@ -428,9 +419,9 @@ _OPEN: dict[str, Callable[[pathlib.Path, keras.Model], Artifact]] = {
     "compiled": open_compiled,
     "gpu": open_gpu,
     "openvino": _open_openvino,
-    "mediapipe": _open_mediapipe,
-    "browser": partial(_open_browser, backend="wasm", precisions=["fp32"]),
-    "browser-gpu": partial(_open_browser, backend="webgpu", precisions=["fp32", "fp16"]),
+    "mediapipe": _of_tflite(_run_in_mediapipe, takes_bytes=True),
+    "browser": _of_tflite(_in_wasm),
+    "browser-gpu": _of_tflite(_in_webgpu),
     "onnx": _open_onnx,
 }
 

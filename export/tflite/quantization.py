@@ -21,7 +21,6 @@ WIDE_RANGE = ("MEAN", "MUL", "RSQRT")
 REFUSED_IN_16_BITS = ("SUB",)
 ENDS = ("INPUT", "OUTPUT")  # callers keep floats in every variant
 
-
 # The rounding of each kind of operation; the last row that names an operation wins.
 _IN_FLOAT = (*ENDS, *WIDE_RANGE, *REFUSED_IN_16_BITS)
 RECIPES = {

@@ -10,7 +10,6 @@ from typing import Any
 import keras
 import numpy as np
 
-import keras_vit
 from keras_vit.export.errors import ExportError
 from keras_vit.export.hub.archives import unpacked
 from keras_vit.export.labels_and_interface_json import exported_operations, interface_of_model
@@ -265,9 +264,7 @@ def verify(
                 for way, error in artifact.other_ways(images[:_SHOWN]).items()
                 if not error <= limit
             ]
-        masked = isinstance(original, keras_vit.MaskedPatchPrediction)
-        activation = None if masked else model.activation
-        failures.extend(_other_texts(pathlib.Path(usable), model, artifact, activation))
+        failures.extend(_other_texts(pathlib.Path(usable), model, artifact))
         failures.extend(_other_settings(path, usable, model))
     return dataclasses.replace(report, failures=tuple(failures))
 
@@ -377,11 +374,8 @@ def _accelerator(found, reference):
     }
 
 
-def _other_texts(path, model, artifact, activation):
-    """Says which of the texts inside of an artifact are not the model's.
-
-    `activation` is the model's, or None of one without logits.
-    """
+def _other_texts(path, model, artifact):
+    """Says which of the texts inside of an artifact are not the model's."""
     wrong = []
     if artifact.kind != "npz":
         names, labels = list(model.class_names or ()), labels_of(path) or []
@@ -393,11 +387,10 @@ def _other_texts(path, model, artifact, activation):
             classes = model.arguments["num_classes"]
             wrong.append(f"it has {len(labels)} labels, the model {classes} classes")
         interface = interface_of(path)
-        gives_probabilities = artifact.output == "probabilities"
-        made = (gives_probabilities and artifact.activation) or activation
+        made = model.activation
+        if artifact.output == "probabilities":
+            made = artifact.activation or made
         expected = {"activation_inside": None} | interface_of_model(model, made, artifact.output)
-        if not (gives_probabilities or activation):
-            expected = {key: expected[key] for key in expected if "activation" not in key}
         if not interface:
             wrong.append("it has no interface.json, which says how to prepare photos")
         for key, value in expected.items() if interface else ():
@@ -409,9 +402,9 @@ def _other_texts(path, model, artifact, activation):
         is_tflite = path.is_file() and path.suffix == ".tflite"
         if is_tflite and not has_metadata:
             wrong.append("its metadata describe other images or outputs than the model's")
-    if activation and artifact.activation not in (None, activation):
+    if artifact.activation not in (None, model.activation):
         made = artifact.activation
-        wrong.append(f"it makes probabilities by {made}, the model by {activation}")
+        wrong.append(f"it makes probabilities by {made}, the model by {model.activation}")
     return wrong
 
 

@@ -113,18 +113,15 @@ class _WeightsAsInputs(keras.Model):
         return {f"weight_{number}": weight for number, weight in enumerate(weights)}
 
     def specs(self, image):
-        weights = self.weights_by_name().items()
-        return [
-            keras.InputSpec("float32", image.shape, name=image.name),
-            *(keras.InputSpec(weight.dtype, weight.shape, name=name) for name, weight in weights),
-        ]
+        inputs = {image.name: image, **self.weights_by_name()}
+        return [tf.TensorSpec(each.shape, each.dtype, name) for name, each in inputs.items()]
 
     def constants_by_name(self, image):
         """Returns what layers keep beside weights, such as a Normalization's mean.
 
         The converter takes these for inputs too.
         """
-        specs = [tf.TensorSpec(each.shape, each.dtype, each.name) for each in self.specs(image)]
+        specs = self.specs(image)
         traced = tf.function(self, autograph=False).get_concrete_function(specs)
         names = [each.name for each in traced.inputs[len(specs) :]]
         return dict(zip(names, traced.captured_inputs, strict=True))

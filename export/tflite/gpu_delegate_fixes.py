@@ -9,16 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.export.tflite.flatbuffer_and_metadata import (
-    add_buffer,
-    add_ints,
-    add_tensor,
-    nodes,
-    opcode,
-    producers,
-    rank,
-    schema,
-)
+from keras_vit.export.tflite import flatbuffer_and_metadata as files
 from keras_vit.layers import MAPHead, RootPooling
 from keras_vit.models.find_and_replace_layers import with_replaced_layers
 from keras_vit.type_hints import Tensor
@@ -74,7 +65,7 @@ def _bordered(padding, x, first, last, axis):
 
 
 def delegate_faults(
-    tree: schema.ModelT, graphs: Sequence[schema.SubGraphT] | None = None
+    tree: files.schema.ModelT, graphs: Sequence[files.schema.SubGraphT] | None = None
 ) -> list[str]:
     """Returns what is wrong with a TFLite model for GPU delegates, in words; empty if nothing.
 
@@ -83,8 +74,8 @@ def delegate_faults(
     """
     faults: list[str] = []
     for graph in tree.subgraphs if graphs is None else graphs:
-        listed = nodes(tree, graph)
-        made_by = producers(listed)
+        listed = files.nodes(tree, graph)
+        made_by = files.producers(listed)
         for name, operator in listed:
             tensor = graph.tensors[operator.outputs[0]].name.decode()
             found = _faults(graph, name, operator, made_by)
@@ -101,9 +92,9 @@ def _faults(graph, name, operator, made_by):
         yield "an operand of a lower rank than the result is broadcast wrongly"
     if name == "MAX_POOL_2D" and made_by.get(inputs[0]) in PADS:
         yield "padding before it becomes its own, which is never the maximum"
-    if name == "MIRROR_PAD" and options.mode != schema.MirrorPadMode.REFLECT:
+    if name == "MIRROR_PAD" and options.mode != files.schema.MirrorPadMode.REFLECT:
         yield "only reflection is taken"
-    if any(rank(graph, t) > GREATEST_RANK for t in (*inputs, *operator.outputs) if t >= 0):
+    if any(files.rank(graph, t) > GREATEST_RANK for t in (*inputs, *operator.outputs) if t >= 0):
         yield f"more than {GREATEST_RANK} dimensions are not taken"
     if name == "STRIDED_SLICE" and (
         options.shrinkAxisMask or options.newAxisMask or options.ellipsisMask
@@ -122,21 +113,21 @@ def _lower_operands(graph, name, operator, varying):
     """
     if name not in ELEMENTWISE:
         return []
-    full = rank(graph, operator.outputs[0])
+    full = files.rank(graph, operator.outputs[0])
     return [
         position
         for position, tensor in enumerate(operator.inputs)
-        if int(tensor) in varying and rank(graph, tensor) < full
+        if int(tensor) in varying and files.rank(graph, tensor) < full
     ]
 
 
-def compute_constants(tree: schema.ModelT) -> None:
+def compute_constants(tree: files.schema.ModelT) -> None:
     """Computes tables that are always the same, of which the converter leaves large ones undone.
 
     Changes `tree`, whose constants are float32, in place.
     """
     for graph in tree.subgraphs:
-        for name, operator in nodes(tree, graph):
+        for name, operator in files.nodes(tree, graph):
             if name not in COMPUTED_ONCE:
                 continue
             sources = operator.inputs if name == "CONCATENATION" else operator.inputs[:1]
@@ -150,26 +141,26 @@ def compute_constants(tree: schema.ModelT) -> None:
                 table = values[0].reshape(result.shape)
             else:
                 table = np.broadcast_to(values[0], result.shape)
-            result.buffer = add_buffer(tree, table)
+            result.buffer = files.add_buffer(tree, table)
             graph.operators.remove(operator)
 
 
 def _constant(tree, tensor):
     data = tree.buffers[tensor.buffer].data
-    if data is None or not len(data) or tensor.type != schema.TensorType.FLOAT32:
+    if data is None or not len(data) or tensor.type != files.schema.TensorType.FLOAT32:
         return None
     return np.frombuffer(data, "float32").reshape(tensor.shape)
 
 
-def equalize_ranks(tree: schema.ModelT) -> None:
+def equalize_ranks(tree: files.schema.ModelT) -> None:
     """Reshapes computed operands to the rank of the sums and products that they are part of.
 
     The converter drops such reshapes, as broadcasting does without them: it adds (17, 64) to
     (1, 17, 64). Changes `tree` in place.
     """
     for graph in tree.subgraphs:
-        listed = nodes(tree, graph)
-        varying = {*producers(listed), *map(int, graph.inputs)}
+        listed = files.nodes(tree, graph)
+        varying = {*files.producers(listed), *map(int, graph.inputs)}
         for name, operator in listed:
             for position in _lower_operands(graph, name, operator, varying):
                 _reshape(tree, graph, operator, position)
@@ -178,15 +169,15 @@ def equalize_ranks(tree: schema.ModelT) -> None:
 def _reshape(tree, graph, operator, position):
     tensor = int(operator.inputs[position])
     old = graph.tensors[tensor]
-    missing = rank(graph, operator.outputs[0]) - len(old.shape)
+    missing = files.rank(graph, operator.outputs[0]) - len(old.shape)
     shape = np.array([1] * missing + list(old.shape))
     label = old.name + b"/equal_rank"
-    reshape = schema.OperatorT(
-        opcode(tree, "RESHAPE"),
-        inputs=[tensor, add_ints(tree, graph, shape, label + b"/shape")],
-        outputs=[add_tensor(graph, shape, old.type, label)],
-        builtinOptionsType=schema.BuiltinOptions.ReshapeOptions,
-        builtinOptions=schema.ReshapeOptionsT(shape.tolist()),
+    reshape = files.schema.OperatorT(
+        files.opcode(tree, "RESHAPE"),
+        inputs=[tensor, files.add_ints(tree, graph, shape, label + b"/shape")],
+        outputs=[files.add_tensor(graph, shape, old.type, label)],
+        builtinOptionsType=files.schema.BuiltinOptions.ReshapeOptions,
+        builtinOptions=files.schema.ReshapeOptionsT(shape.tolist()),
     )
     operator.inputs = list(operator.inputs)
     operator.inputs[position] = reshape.outputs[0]

@@ -26,13 +26,7 @@ from keras_vit.export.supported_models import (
     portable,
     require_single_file,
 )
-from keras_vit.export.tflite.flatbuffer_and_metadata import (
-    add_metadata,
-    append_texts,
-    pack,
-    share_equal_weights,
-    unpack,
-)
+from keras_vit.export.tflite import flatbuffer_and_metadata as flatbuffer
 from keras_vit.export.tflite.gpu_delegate_fixes import (
     compute_constants,
     delegate_faults,
@@ -170,7 +164,7 @@ def to_tflite_files(
             content = content or _float_content(model, found, LABELS_FILE in texts)
             is_float = quantization == "none"
             temporary.write_bytes(content if is_float else quantize(content, quantization, samples))
-            append_texts(temporary, texts)
+            flatbuffer.append_texts(temporary, texts)
     return [pathlib.Path(file) for file in files.values()]
 
 
@@ -192,21 +186,16 @@ def _check_quantization(quantization, calibration):
 
 
 def _float_content(model, found, labels):
-    tree = unpack(_convert(model, found))
+    tree = flatbuffer.unpack(_convert(model, found))
     for definition in tree.signatureDefs:
         definition.signatureKey = [*found][int(definition.signatureKey[-3:])]
     compute_constants(tree)
     equalize_ranks(tree)
     _check_for_delegates(model, tree, found)
-    share_equal_weights(tree)
-    add_metadata(
-        tree,
-        name=model.name,
-        operations=exported_operations(model),
-        output=found[MAIN].output,
-        labels=labels,
-    )
-    return pack(tree)
+    flatbuffer.share_equal_weights(tree)
+    operations = exported_operations(model)
+    flatbuffer.add_metadata(tree, model.name, operations, found[MAIN].output, labels)
+    return flatbuffer.pack(tree)
 
 
 def _check_for_delegates(model, tree, found):

@@ -431,10 +431,7 @@ def open_artifact(
 ) -> tuple[str, Artifact]:
     """Opens an exported file or directory in a runtime, and returns the runtime's name and it.
 
-    Args:
-        path: a file or directory that one of `RUNTIMES` opens.
-        model: the model that it came from.
-        runtime: key of `RUNTIMES`; None takes the default of the file's format.
+    `model` is the one that it came from; `runtime` None takes the default of the file's format.
 
     Raises:
         FileNotFoundError: if there is nothing.

@@ -79,7 +79,7 @@ def train(workdir: str) -> tuple[dict[str, float], None]:
 
         config = overrides.load_config("quickstart")
         import_tensorflow()
-    from keras_vit.training.engine.tensorflow import TensorFlowStep
+    from keras_vit.training.engine.tensorflow import TensorFlowEngine
     from keras_vit.training.loop import trainer
 
     def first_step(*_, **__):
@@ -87,7 +87,7 @@ def train(workdir: str) -> tuple[dict[str, float], None]:
         raise Interrupted("The first step has begun.")
 
     with (
-        mock.patch.object(TensorFlowStep, "__call__", first_step),
+        mock.patch.object(TensorFlowEngine, "train", first_step),
         contextlib.suppress(Interrupted),
     ):
         trainer.train(config, workdir)

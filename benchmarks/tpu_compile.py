@@ -160,14 +160,15 @@ def _compile_tensorflow(model, topology, images):
     from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
     import keras_vit
-    from keras_vit.training.engine.tensorflow import TensorFlowStep
+    from keras_vit.training.config import schema
+    from keras_vit.training.engine.tensorflow import TensorFlowEngine
     from keras_vit.training.recipes.classification_losses import build_loss
     from keras_vit.training.recipes.optimizers_and_schedules import build_optimizer
 
     replicas = _chips(topology)
     group = tf.constant([list(range(replicas))], tf.int32)
 
-    class Steps(TensorFlowStep):
+    class Replica(TensorFlowEngine):
         def sum_over_replicas(self, arrays):
             return [
                 gen_xla_ops.xla_all_reduce(
@@ -179,11 +180,11 @@ def _compile_tensorflow(model, topology, images):
     keras.config.set_dtype_policy(PRECISION)
     built = keras_vit.create_model(model, num_classes=1000, dropout_rate=DROPOUT_RATE)
     optimizer = build_optimizer(OPTIMIZER)
-    optimizer.build(built.trainable_variables)
-    loss, strategy = build_loss("softmax"), tf.distribute.get_strategy()
-    steps = Steps(strategy, built, optimizer, loss, batch_size=images * replicas)
+    config = {"dataset": "none", "batch_size": images * replicas, "total_steps": 1}
+    engine = Replica(schema.complete(config))
+    engine.build(lambda: built, lambda _: optimizer, build_loss("softmax"))
     batch = tf.zeros((images, *built.input_shape[1:])), tf.zeros((images, 1000))
-    update = tf.function(steps.replica_update, jit_compile=True)
+    update = tf.function(engine.replica_update, jit_compile=True)
     compiler_ir = update.experimental_get_compiler_ir(*batch, tf.zeros([2]))
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "step.stablehlo"

@@ -19,8 +19,10 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from benchmarks.tpu_compile import OPTIMIZER, PRECISION, collectives, reason
 from keras_vit import create_model
+from keras_vit.training.config import schema
+from keras_vit.training.engine.engine_interface import Engine
 from keras_vit.training.engine.jax import (
-    JaxStep,
+    JaxEngine,
     batch_sharding,
     create_mesh,
     replicated,
@@ -30,6 +32,17 @@ from keras_vit.training.engine.step import Totals
 from keras_vit.training.recipes.classification_losses import build_loss
 from keras_vit.training.recipes.optimizers_and_schedules import build_optimizer
 from keras_vit.variants import arguments_of
+
+
+class _Unplaced(JaxEngine):
+    """The engine on a mesh, whose devices need not be there: it places nothing on them."""
+
+    def __init__(self, config, mesh):
+        Engine.__init__(self, config)
+        self.mesh = mesh
+
+    def _place(self):
+        pass
 
 
 def lower(
@@ -50,20 +63,14 @@ def lower(
         images: per device and step.
         accumulation_steps: micro-batches that these are divided into.
     """
-    grid = create_mesh(*mesh, devices)
-    optimizer.build(model.trainable_variables)
-    batch_size = images * len(devices)
-    steps = JaxStep(
-        grid,
-        model,
-        optimizer,
-        build_loss("softmax"),
-        batch_size=batch_size,
-        accumulation_steps=accumulation_steps,
-    )
+    grid, batch_size = create_mesh(*mesh, devices), images * len(devices)
+    config = {"strategy": "sharded", "dataset": "none", "batch_size": batch_size, "total_steps": 1}
+    config["accumulation_steps"] = accumulation_steps
+    engine = _Unplaced(schema.complete(config), grid)
+    engine.build(lambda: model, lambda _: optimizer, build_loss("softmax"))
     state = [
         _array(variable.shape, variable.dtype, state_sharding(grid, variable.shape))
-        for variable in steps.trained
+        for variable in engine.trained
     ]
     sharding, whole = batch_sharding(grid), replicated(grid)
     batch = {
@@ -72,7 +79,7 @@ def lower(
     }
     requests = _array((2,), jnp.float32, whole)
     totals = Totals(_array((4,), jnp.float32, whole), _array((), jnp.int32, whole))
-    return steps.function.trace(state, [], batch, requests, totals).lower(
+    return engine.function.trace(state, [], batch, requests, totals).lower(
         lowering_platforms=(devices[0].platform,)
     )
 

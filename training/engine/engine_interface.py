@@ -19,7 +19,7 @@ from ml_collections import ConfigDict
 
 from keras_vit.training.engine import checkpoints
 from keras_vit.training.engine.checkpoints import Checkpoints, Shards
-from keras_vit.training.engine.step import BatchSums, PrepareImages, Report, Step, as_they_are
+from keras_vit.training.engine.step import BatchSums, PrepareImages, Report, StepMixin, Totals
 from keras_vit.training.engine.worker_watch import SECONDS_TO_NAME_THE_LOST, Watch
 from keras_vit.training.errors import TrainingError, UsageError, first_line
 from keras_vit.type_hints import Tensor
@@ -30,7 +30,12 @@ from keras_vit.type_hints import Tensor
 MakeDataset = Callable[[int, int], Any]
 
 
-class Engine(abc.ABC):
+def as_they_are(images: Tensor) -> Tensor:
+    """Returns images without any preparation."""
+    return images
+
+
+class Engine(StepMixin):
     """Runs the updates of one model, in one process or in several that act together.
 
     The trainer calls, in this order: the constructor, `build`, `restore`, `make_batches`, then
@@ -64,10 +69,7 @@ class Engine(abc.ABC):
     runtime_errors: tuple[type[Exception], ...]
     part: int | None = 0
     parts: int = 1
-    model: keras.Model
-    optimizer: keras.optimizers.Optimizer
     watch: Watch | None = None
-    _steps: Step
     _checkpoints: Checkpoints | None = None
 
     def __init__(self, config: ConfigDict):
@@ -120,10 +122,10 @@ class Engine(abc.ABC):
             self.model = make_model()
             self.optimizer = make_optimizer(self.model)
             self.optimizer.build(self.model.trainable_variables)
-        names = ("batch_size", "seed", "accumulation_steps", "loss_limit")
-        options = {name: self.config[name] for name in names} | {"prepare_images": prepare_images}
-        self._steps = self._make_step(self.model, self.optimizer, loss, **options)
-        paths = [each.path for each in self._steps.weights]
+        self.loss, self.prepare_images = loss, prepare_images
+        self._find_variables()
+        self._compile()
+        paths = [each.path for each in self.weights]
         if twice := [path for path in paths if paths.count(path) > 1]:
             raise ValueError(
                 f"Expected every weight to have a path of its own. Received two of {twice[0]}: "
@@ -135,8 +137,8 @@ class Engine(abc.ABC):
         """Returns the context in which the model and the optimizer are made."""
 
     @abc.abstractmethod
-    def _make_step(self, *arguments: Any, **options: Any) -> Step:
-        """Returns the backend's step, and puts the state in its place."""
+    def _compile(self) -> None:
+        """Prepares what `_run` calls, and puts the state in its place."""
 
     def restore(self, directory: str | os.PathLike) -> dict[str, np.ndarray] | None:
         """Restores the newest readable state of a folder, to which `save` writes from now on.
@@ -214,7 +216,7 @@ class Engine(abc.ABC):
     def _variables(self) -> dict[str, keras.Variable]:
         """Returns the variables of a state by their names in it."""
         return {
-            **{each.path: each for each in self._steps.weights},
+            **{each.path: each for each in self.weights},
             **{f"optimizer/{each.name}": each for each in self.optimizer.variables},
         }
 
@@ -254,9 +256,13 @@ class Engine(abc.ABC):
             count: at least 1.
             save, stop: requests of this process, of which the reports of all processes tell.
         """
-        report = self._steps(batches, count, save=save, stop=stop)
+        report = self._run(batches, count, np.array([save, stop], np.float32)).report(count)
         self.step += count
         return report
+
+    @abc.abstractmethod
+    def _run(self, batches: Iterator[Any], count: int, requests: np.ndarray) -> Totals:
+        """Runs `count` updates; `requests` are of this process, to save and to stop."""
 
     @property
     def saved_step(self) -> int | None:

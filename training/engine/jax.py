@@ -23,7 +23,7 @@ from keras_vit.backends.jax import part_of_batch
 from keras_vit.training.engine import jax_processes
 from keras_vit.training.engine.checkpoints import Shards
 from keras_vit.training.engine.engine_interface import Engine, MakeDataset
-from keras_vit.training.engine.step import Report, Step, Totals, is_seed
+from keras_vit.training.engine.step import Totals, is_seed
 from keras_vit.training.errors import Disagreement, Diverged, Interrupted, UsageError
 from keras_vit.type_hints import Tensor
 
@@ -136,117 +136,6 @@ class ActivationLayout:
             keras.distribution.set_distribution(before)
 
 
-class JaxStep(Step):
-    """See `Step`. The variables hold arrays on a mesh.
-
-    The random numbers of a device are its part of those of the whole batch, without
-    communication. The examples of a micro-batch are `accumulation_steps` apart, so that every
-    device divides its own part of the batch.
-
-    Args:
-        mesh: of `create_mesh`.
-        *arguments, **options: of `Step`.
-
-    Attributes:
-        trained, fixed: the variables that updates change, and the others.
-        function: one update, compiled.
-    """
-
-    def __init__(self, mesh: Mesh, *arguments: Any, **options: Any):
-        super().__init__(*arguments, **options)
-        self.mesh = mesh
-        count = len(self.model.trainable_variables)
-        self.trained = [*self.weights[:count], *self.optimizer.variables]
-        self.fixed = self.weights[count:]
-        self._layout, self._gather = ActivationLayout(mesh), gather_on(mesh)
-        whole = replicated(mesh)
-        shardings = [state_sharding(mesh, each.shape) for each in self.trained]
-        self._of_weights = shardings[:count]
-        # Summed over the devices, these tell whether any process asked.
-        self._begin = jax.jit(
-            lambda requests: (jnp.sum(requests, axis=0), Totals(jnp.zeros(4), jnp.int32(-1))),
-            out_shardings=whole,
-        )
-        self.function = jax.jit(
-            self.run, donate_argnums=0, out_shardings=(shardings, Totals(whole, whole))
-        )
-
-    @contextlib.contextmanager
-    def whole_weights(self, values: Sequence[tuple[keras.Variable, Tensor]]) -> Iterator[None]:
-        """Enters a context in which the model computes with these arrays of its variables.
-
-        Each weight is made whole where a layer reads it, in a block that recomputes its
-        activations too. Whether it is then gathered twice or kept is the compiler's choice.
-        """
-        with self._layout.scope(), _WholeWeights(values, self._gather):
-            yield
-
-    def micro_batch(self, array: Tensor, index: Tensor) -> Tensor:
-        count = self.accumulation_steps
-        array = array.reshape(-1, count, *array.shape[1:])
-        part = jax.lax.dynamic_index_in_dim(array, index, axis=1, keepdims=False)
-        return jax.lax.with_sharding_constraint(part, batch_sharding(self.mesh))
-
-    def differentiate(
-        self, loss: Callable[[], Tensor], states: Sequence[Tensor], replica: Tensor, index: Tensor
-    ) -> list[Tensor]:
-        variables = self.model.trainable_variables
-        others = [(variable, variable.value) for variable in self.fixed]
-        others += zip(self.generators, states, strict=True)
-
-        def of_weights(weights):
-            values = [*zip(variables, weights, strict=True), *others]
-            with part_of_batch(index, self.accumulation_steps), self.whole_weights(values):
-                return loss()
-
-        value, gradients = jax.value_and_grad(of_weights)([each.value for each in variables])
-        return [value, *jax.lax.with_sharding_constraint(gradients, self._of_weights)]
-
-    def run(
-        self,
-        state: Sequence[jax.Array],
-        frozen: Sequence[jax.Array],
-        batch: Batch,
-        requests: jax.Array,
-        totals: Totals,
-    ) -> tuple[list[jax.Array], Totals]:
-        """One update as a function of arrays; compiled as `function`.
-
-        A loop over several in one program would take more memory, and move more.
-
-        Args:
-            state: of `trained`; donated.
-            frozen: of `fixed`.
-            batch: `{"image", "label"}`.
-            requests: float32 (2,), of all processes.
-            totals: of the call so far.
-        """
-        values = [*zip(self.trained, state, strict=True), *zip(self.fixed, frozen, strict=True)]
-        with keras.StatelessScope(state_mapping=values) as scope:
-            totals = self.update(batch["image"], batch["label"], requests, totals, 0)
-        return [scope.get_current_value(variable) for variable in self.trained], totals
-
-    def __call__(
-        self, batches: Any, count: int, *, save: bool = False, stop: bool = False
-    ) -> Report:
-        asked = np.tile(np.array([save, stop], np.float32), (self.mesh.local_mesh.size, 1))
-        asked = jax.make_array_from_process_local_data(batch_sharding(self.mesh), asked)
-        requests, totals = self._begin(asked)
-        running = collections.deque([totals], maxlen=_AHEAD)
-        state = [variable.value for variable in self.trained]
-        frozen = [variable.value for variable in self.fixed]
-        for _ in range(count):
-            batch = next(batches)
-            jax.block_until_ready(running[0])
-            state, totals = self.function(state, frozen, batch, requests, running[-1])
-            running.append(totals)
-            # Devices compute already; what they need next is on its way meanwhile.
-            batches.fill()
-        for variable, array in zip(self.trained, state, strict=True):
-            variable.assign(array)
-        return totals.report(count)
-
-
 class _WholeWeights(keras.StatelessScope):
     """Gives variables their values for a call, and weights whole."""
 
@@ -296,13 +185,18 @@ class DeviceBatches(Iterator[Batch]):
 class JaxEngine(Engine):
     """See `Engine`. Weights, moments and averages are arrays on the mesh, laid out by it.
 
+    The random numbers of a device are its part of those of the whole batch, without
+    communication. The examples of a micro-batch are `accumulation_steps` apart, so that every
+    device divides its own part of the batch.
+
     Attributes:
         mesh: all devices of all processes (`"sharded"`), or one device (`"one"`).
+        trained, fixed: the variables that updates change, and the others.
+        function: one update, compiled.
     """
 
     strategies = ("one", "sharded")
     watch: jax_processes.Job | None
-    _steps: JaxStep
 
     def __init__(self, config: ConfigDict):
         super().__init__(config)
@@ -333,12 +227,87 @@ class JaxEngine(Engine):
             ) from error
         return jax.default_device(host)
 
-    def _make_step(self, *arguments: Any, **options: Any) -> Step:
-        self._whole = jax.jit(lambda arrays: arrays, out_shardings=replicated(self.mesh))
-        step = JaxStep(self.mesh, *arguments, **options)
-        for variable in (*step.weights, *self.optimizer.variables):
+    def _compile(self) -> None:
+        count = len(self.model.trainable_variables)
+        self.trained = [*self.weights[:count], *self.optimizer.variables]
+        self.fixed = self.weights[count:]
+        self._layout, self._gather = ActivationLayout(self.mesh), gather_on(self.mesh)
+        whole = replicated(self.mesh)
+        shardings = [state_sharding(self.mesh, each.shape) for each in self.trained]
+        self._of_weights = shardings[:count]
+        # Summed over the devices, these tell whether any process asked.
+        self._begin = jax.jit(
+            lambda requests: (jnp.sum(requests, axis=0), Totals(jnp.zeros(4), jnp.int32(-1))),
+            out_shardings=whole,
+        )
+        self.function = jax.jit(
+            self._update, donate_argnums=0, out_shardings=(shardings, Totals(whole, whole))
+        )
+        self._whole = jax.jit(lambda arrays: arrays, out_shardings=whole)
+        self._place()
+
+    def _place(self):
+        """Lays out the state, which was made on the host."""
+        for variable in (*self.weights, *self.optimizer.variables):
             self._assign(variable, np.asarray(variable.value).__getitem__)
-        return step
+
+    @contextlib.contextmanager
+    def _whole_weights(self, values: Sequence[tuple[keras.Variable, Tensor]]) -> Iterator[None]:
+        """Enters a context in which the model computes with these arrays of its variables.
+
+        Each weight is made whole where a layer reads it, in a block that recomputes its
+        activations too. Whether it is then gathered twice or kept is the compiler's choice.
+        """
+        with self._layout.scope(), _WholeWeights(values, self._gather):
+            yield
+
+    def micro_batch(self, array: Tensor, index: Tensor) -> Tensor:
+        array = array.reshape(-1, self.config.accumulation_steps, *array.shape[1:])
+        part = jax.lax.dynamic_index_in_dim(array, index, axis=1, keepdims=False)
+        return jax.lax.with_sharding_constraint(part, batch_sharding(self.mesh))
+
+    def differentiate(
+        self, loss: Callable[[], Tensor], states: Sequence[Tensor], replica: Tensor, index: Tensor
+    ) -> list[Tensor]:
+        variables = self.model.trainable_variables
+        others = [(variable, variable.value) for variable in self.fixed]
+        others += zip(self.generators, states, strict=True)
+
+        def of_weights(weights):
+            values = [*zip(variables, weights, strict=True), *others]
+            with part_of_batch(index, self.config.accumulation_steps), self._whole_weights(values):
+                return loss()
+
+        value, gradients = jax.value_and_grad(of_weights)([each.value for each in variables])
+        return [value, *jax.lax.with_sharding_constraint(gradients, self._of_weights)]
+
+    def _update(self, state, frozen, batch, requests, totals):
+        """One update as a function of arrays, of `trained` (donated) and of `fixed`.
+
+        A loop over several in one program would take more memory, and move more.
+        """
+        values = [*zip(self.trained, state, strict=True), *zip(self.fixed, frozen, strict=True)]
+        with keras.StatelessScope(state_mapping=values) as scope:
+            totals = self.update(batch["image"], batch["label"], requests, totals, 0)
+        return [scope.get_current_value(variable) for variable in self.trained], totals
+
+    def _run(self, batches: Any, count: int, requests: np.ndarray) -> Totals:
+        asked = np.tile(requests, (self.mesh.local_mesh.size, 1))
+        asked = jax.make_array_from_process_local_data(batch_sharding(self.mesh), asked)
+        requests, totals = self._begin(asked)
+        running = collections.deque([totals], maxlen=_AHEAD)
+        state = [variable.value for variable in self.trained]
+        frozen = [variable.value for variable in self.fixed]
+        for _ in range(count):
+            batch = next(batches)
+            jax.block_until_ready(running[0])
+            state, totals = self.function(state, frozen, batch, requests, running[-1])
+            running.append(totals)
+            # Devices compute already; what they need next is on its way meanwhile.
+            batches.fill()
+        for variable, array in zip(self.trained, state, strict=True):
+            variable.assign(array)
+        return totals
 
     def _assign(self, variable: keras.Variable, read: Callable[[Any], np.ndarray]) -> None:
         def values(index):
@@ -360,22 +329,21 @@ class JaxEngine(Engine):
         return DeviceBatches(dataset, batch_sharding(self.mesh))
 
     def _compile_sums(self, of_batch: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
-        step = self._steps
         # Without dropout any state of the generators will do.
-        seeds = [(each, np.asarray(each.value)) for each in step.generators]
+        seeds = [(each, np.asarray(each.value)) for each in self.generators]
 
         def of_arrays(weights, batch):
-            with step.whole_weights([*zip(step.weights, weights, strict=True), *seeds]):
+            with self._whole_weights([*zip(self.weights, weights, strict=True), *seeds]):
                 return of_batch(batch)
 
         function = jax.jit(of_arrays, out_shardings=replicated(self.mesh))
         return lambda batch: function(
-            self._evaluated or [each.value for each in step.weights], batch
+            self._evaluated or [each.value for each in self.weights], batch
         )
 
     @contextlib.contextmanager
     def averaged_weights(self) -> Iterator[keras.Model]:
-        variables = self._steps.weights
+        variables = self.weights
         before = [variable.value for variable in variables]
         averages = [variable.value for variable in self.optimizer.averages]
         # Evaluation goes on with what is divided.

@@ -1,12 +1,12 @@
 """The arithmetic of an update, the same on every backend."""
 
 import abc
-import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import keras
 from keras import ops
+from ml_collections import ConfigDict
 
 from keras_vit.type_hints import Tensor
 
@@ -15,11 +15,6 @@ PrepareImages = Callable[[Tensor], Tensor]
 
 # (float32 logits, batch) -> float32 vector, the sum of something over the batch's examples.
 BatchSums = Callable[[Tensor, Mapping[str, Tensor]], Tensor]
-
-
-def as_they_are(images: Tensor) -> Tensor:
-    """Returns images without any preparation."""
-    return images
 
 
 class Report(NamedTuple):
@@ -55,48 +50,30 @@ class Totals(NamedTuple):
         return Report(loss / count, norm / count, save > 0, stop > 0, int(self.bad_step))
 
 
-@dataclasses.dataclass(eq=False)
-class Step(abc.ABC):
-    """Runs updates of a model: `loss / batch_size` summed over a batch, clipped, applied.
+class StepMixin(abc.ABC):
+    """The update of an engine: `loss / batch_size` summed over a batch, clipped, applied.
 
     The gradients of all devices and micro-batches are summed before they are clipped, so that any
     number of them computes what one does. Dropout is a function of (seed, update, position in the
     batch).
 
-    Args:
-        model: `keras.Model`, images to logits.
-        optimizer: of `training.recipes.optimizers_and_schedules`, built.
-        loss: of `training.recipes.classification_losses`.
-        batch_size: examples per update, over all devices.
-        seed: start of dropout.
-        accumulation_steps: micro-batches per update, each with a part of every device's examples.
-        loss_limit: largest loss that counts as usable.
-        prepare_images: applied to the images first.
-
-    Raises:
-        ValueError: if the model keeps running statistics.
+    Attributes:
+        weights: variables of the model, those that train first.
+        generators: states of its seed generators.
     """
 
+    config: ConfigDict
     model: keras.Model
     optimizer: keras.optimizers.Optimizer
     loss: keras.losses.Loss
-    _: dataclasses.KW_ONLY
-    batch_size: int
-    seed: int = 0
-    accumulation_steps: int = 1
-    loss_limit: float = 1e6
-    prepare_images: PrepareImages = as_they_are
+    prepare_images: PrepareImages
+    weights: list[keras.Variable]
+    generators: list[keras.Variable]
 
-    def __post_init__(self) -> None:
-        model = self.model
-        self.weights = [*model.trainable_variables, *_frozen_weights(model)]
-        self.generators = [each for each in model.non_trainable_variables if is_seed(each)]
-
-    @abc.abstractmethod
-    def __call__(
-        self, batches: Iterator[Any], count: int, *, save: bool = False, stop: bool = False
-    ) -> Report:
-        """Runs `count` updates; see `Engine.train`."""
+    def _find_variables(self) -> None:
+        variables = self.model.non_trainable_variables
+        self.weights = [*self.model.trainable_variables, *_frozen_weights(self.model)]
+        self.generators = [variable for variable in variables if is_seed(variable)]
 
     @abc.abstractmethod
     def micro_batch(self, array: Tensor, index: Tensor) -> Tensor:
@@ -129,8 +106,8 @@ class Step(abc.ABC):
             update: integer scalar, number of the update.
             replica: int32 scalar, number of the replica.
         """
-        count = self.accumulation_steps
-        states = generator_states(self.seed, update, len(self.generators))
+        count = self.config.accumulation_steps
+        states = generator_states(self.config.seed, update, len(self.generators))
 
         def part(index):
             own_images, own_labels = images, labels
@@ -139,7 +116,7 @@ class Step(abc.ABC):
 
             def loss():
                 logits = self.model(self.prepare_images(own_images), training=True)
-                return ops.sum(self.loss.call(own_labels, logits)) / self.batch_size
+                return ops.sum(self.loss.call(own_labels, logits)) / self.config.batch_size
 
             return self.differentiate(loss, states, replica, index)
 
@@ -167,7 +144,7 @@ class Step(abc.ABC):
         told = ops.concatenate([ops.reshape(loss, (1,)), requests])
         told, *gradients = self.sum_over_replicas([told, *gradients])
         norm = self.optimizer.apply_reduced(gradients)
-        usable = ops.logical_and(told[0] < self.loss_limit, ops.isfinite(norm))
+        usable = ops.logical_and(told[0] < self.config.loss_limit, ops.isfinite(norm))
         known = ops.logical_or(usable, totals.bad_step >= 0)
         return Totals(
             totals.sums + ops.concatenate([told[:1], ops.reshape(norm, (1,)), told[1:]]),

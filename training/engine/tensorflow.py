@@ -18,7 +18,7 @@ from ml_collections import ConfigDict
 from keras_vit.backends.tensorflow import seeds_of_part
 from keras_vit.training.engine.checkpoints import Shards, whole
 from keras_vit.training.engine.engine_interface import Engine, MakeDataset, gather_text
-from keras_vit.training.engine.step import Report, Step, Totals
+from keras_vit.training.engine.step import Totals
 from keras_vit.training.engine.worker_watch import Watch
 from keras_vit.training.errors import UsageError, first_line
 from keras_vit.type_hints import Tensor
@@ -35,50 +35,59 @@ _EXAMPLE = (
 )
 
 
-class TensorFlowStep(Step):
-    """See `Step`. Every replica of a strategy has an equal part of the batch.
+class TensorFlowEngine(Engine):
+    """See `Engine`. Every variable is whole on every replica, which has an equal part of a batch.
 
-    Args:
-        strategy: `tf.distribute.Strategy` in whose scope `model` and `optimizer` were made.
-        *arguments, **options: of `Step`.
-        jit_compile: whether XLA compiles the step; ignored on TPU, which always compiles.
+    Attributes:
+        strategy: the `tf.distribute.Strategy` of `config.strategy`.
     """
 
-    def __init__(
-        self,
-        strategy: tf.distribute.Strategy,
-        *arguments: Any,
-        jit_compile: bool = False,
-        **options: Any,
-    ):
-        super().__init__(*arguments, **options)
-        self.strategy = strategy
-        with strategy.scope():
+    strategies = ("one", "mirrored", "multiworker", "tpu")
+    runtime_errors = (tf.errors.OpError,)
+
+    def __init__(self, config: ConfigDict):
+        super().__init__(config)
+        self._cluster = read_cluster() if config.strategy == "multiworker" else None
+        if self._cluster:
+            self.part = 0 if self._cluster.task == self._cluster.tasks[0] else None
+            self.watch = Watch(self._cluster.others, config.peer_timeout)
+        self.strategy = create_strategy(config)
+        self.check_batch_sizes(self.strategy.num_replicas_in_sync)
+
+    def _making(self) -> contextlib.AbstractContextManager:
+        return self.strategy.scope()
+
+    def _compile(self) -> None:
+        with self.strategy.scope():
             # Every replica holds the same, so that reading them needs no communication.
             self._totals = Totals(
                 tf.Variable(tf.zeros([4]), trainable=False),
                 tf.Variable(-1, dtype=tf.int64, trainable=False),
             )
         self._update = self.replica_update
-        compiled = functools.partial(tf.function, jit_compile=True, autograph=False)
-        if jit_compile and not isinstance(strategy, tf.distribute.TPUStrategy):
+        with_xla = compiles(self.config)
+        if with_xla and self.is_chief:
+            logger.info("XLA compiles the step: config.jit_compile=%s", self.config.jit_compile)
+        # A TPU's strategy compiles it itself.
+        if with_xla and not isinstance(self.strategy, tf.distribute.TPUStrategy):
+            compiled = functools.partial(tf.function, jit_compile=True, autograph=False)
             # XLA cannot hold an all-reduce between devices of one host: there it compiles
             # everything up to the all-reduce, which is nearly all of the work.
-            several = isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
-            if several or strategy.num_replicas_in_sync > 1:
+            several = isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy)
+            if several or self.strategy.num_replicas_in_sync > 1:
                 self.share = compiled(self.share)  # type: ignore[method-assign]
             else:
                 self._update = compiled(self.replica_update)
-        self.function = tf.function(self._run, reduce_retracing=True, autograph=False)
+        self.function = tf.function(self._run_updates, reduce_retracing=True, autograph=False)
 
     def micro_batch(self, array: Tensor, index: Tensor) -> Tensor:
         # Of several workers, TensorFlow does not know the size of a batch.
-        return tf.reshape(array, [self.accumulation_steps, -1, *array.shape[1:]])[index]
+        return tf.reshape(array, [self.config.accumulation_steps, -1, *array.shape[1:]])[index]
 
     def differentiate(
         self, loss: Callable[[], Tensor], states: Sequence[Tensor], replica: Tensor, index: Tensor
     ) -> list[Tensor]:
-        part = replica * self.accumulation_steps + index
+        part = replica * self.config.accumulation_steps + index
         seeds = [seeds_of_part(tf.cast(state, tf.int64), part) for state in states]
         variables = [variable.value for variable in self.model.trainable_variables]
         with (
@@ -105,7 +114,7 @@ class TensorFlowStep(Step):
         for total, value in zip(self._totals, after, strict=True):
             total.assign(value)
 
-    def _run(self, batches, count, requests):
+    def _run_updates(self, batches, count, requests):
         sums, bad_step = self._totals
         sums.assign(tf.zeros([4]))
         bad_step.assign(-1)
@@ -118,40 +127,8 @@ class TensorFlowStep(Step):
         tf.while_loop(lambda number: number < count, one, (0,))
         return Totals(*(total.read_value() for total in self._totals))
 
-    def __call__(
-        self, batches: Iterator[Any], count: int, *, save: bool = False, stop: bool = False
-    ) -> Report:
-        requests = tf.constant([save, stop], tf.float32)
-        return self.function(batches, tf.constant(count), requests).report(count)
-
-
-class TensorFlowEngine(Engine):
-    """See `Engine`. Every variable is whole on every replica.
-
-    Attributes:
-        strategy: the `tf.distribute.Strategy` of `config.strategy`.
-    """
-
-    strategies = ("one", "mirrored", "multiworker", "tpu")
-    runtime_errors = (tf.errors.OpError,)
-
-    def __init__(self, config: ConfigDict):
-        super().__init__(config)
-        self._cluster = read_cluster() if config.strategy == "multiworker" else None
-        if self._cluster:
-            self.part = 0 if self._cluster.task == self._cluster.tasks[0] else None
-            self.watch = Watch(self._cluster.others, config.peer_timeout)
-        self.strategy = create_strategy(config)
-        self.check_batch_sizes(self.strategy.num_replicas_in_sync)
-
-    def _making(self) -> contextlib.AbstractContextManager:
-        return self.strategy.scope()
-
-    def _make_step(self, *arguments: Any, **options: Any) -> Step:
-        options["jit_compile"] = compiles(self.config)
-        if options["jit_compile"] and self.is_chief:
-            logger.info("XLA compiles the step: config.jit_compile=%s", self.config.jit_compile)
-        return TensorFlowStep(self.strategy, *arguments, **options)
+    def _run(self, batches: Iterator[Any], count: int, requests: np.ndarray) -> Totals:
+        return self.function(batches, tf.constant(count), tf.constant(requests))
 
     def _assign(self, variable: keras.Variable, read: Callable[[Any], np.ndarray]) -> None:
         variable.assign(read(None))

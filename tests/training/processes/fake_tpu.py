@@ -82,7 +82,7 @@ def main():
         )
     loss = build_loss("softmax")
     model, batches = engine.model, engine.make_batches(dataset)
-    train = engine._steps.function.get_concrete_function(batches, tf.constant(4), tf.zeros([2]))
+    train = engine.function.get_concrete_function(batches, tf.constant(4), tf.zeros([2]))
 
     def of_batch(batch):
         logits = tf.cast(model(batch["image"], training=False), tf.float32)

@@ -7,11 +7,8 @@ import pytest
 import tensorflow as tf
 
 from keras_vit.training.engine.step import generator_states
-from keras_vit.training.engine.tensorflow import TensorFlowStep
-from keras_vit.training.recipes.classification_losses import build_loss
-from keras_vit.training.recipes.optimizers_and_schedules import build_optimizer
 from tests.tiny_vit import tiny_vit
-from tests.training.small_engine import random_batches
+from tests.training.small_engine import random_batches, small_engine
 
 BATCH = 8
 DATA = random_batches(6, BATCH)
@@ -21,22 +18,15 @@ def batches(data=DATA):
     return iter(tf.data.Dataset.from_tensor_slices(data).repeat())
 
 
-def step_of(model, recipe=None, **options):
-    recipe = {"name": "sgd", "base_lr": 0.05, "clip_norm": 1.0, **(recipe or {})}
-    optimizer = build_optimizer({"total_steps": 100, **recipe})
-    optimizer.build(model.trainable_variables)
-    parts = tf.distribute.get_strategy(), model, optimizer, build_loss("softmax")
-    return TensorFlowStep(*parts, batch_size=BATCH, **options)
-
-
-def make(dropout=0.0, remat=False, **options):
-    keras.utils.set_random_seed(1)
-    return step_of(tiny_vit(num_layers=1, dropout_rate=dropout, remat=remat), **options)
+def make(dropout=0.0, remat=False, *prepare, recipe=None, **options):
+    options["optimizer"] = {"name": "sgd", "base_lr": 0.05, "clip_norm": 1.0, **(recipe or {})}
+    model = {"num_layers": 1, "dropout_rate": dropout, "remat": remat}
+    return small_engine(lambda _: tiny_vit(**model), *prepare, batch_size=BATCH, **options)
 
 
 def losses_of(steps):
     data = batches()
-    return [steps(data, 2).loss for _ in range(3)]
+    return [steps.train(data, 2).loss for _ in range(3)]
 
 
 @pytest.fixture(scope="module")
@@ -52,18 +42,18 @@ def assert_same_weights(one, other, atol=0.0):
 def test_number_of_steps_per_call_changes_nothing():
     together, apart = make(dropout=0.2), make(dropout=0.2)
     before = [state.numpy() for state in together.generators]
-    together(batches(), 6)
+    together.train(batches(), 6)
     # Dropout leaves the state of the layers alone.
     np.testing.assert_array_equal([state.numpy() for state in together.generators], before)
     data = batches()
     for count in (1, 3, 2):
-        apart(data, count)
+        apart.train(data, count)
     assert_same_weights(together, apart)
 
 
 def test_whole_step_compiles_with_static_shapes(losses):
-    np.testing.assert_allclose(losses_of(make(jit_compile=True)), losses, atol=1e-5)
-    compiled = make(dropout=0.3, jit_compile=True, accumulation_steps=2)
+    np.testing.assert_allclose(losses_of(make(jit_compile="on")), losses, atol=1e-5)
+    compiled = make(dropout=0.3, jit_compile="on", accumulation_steps=2)
     image, label = (tf.constant(DATA[name][0]) for name in ("image", "label"))
     hlo = compiled._update.experimental_get_compiler_ir(image, label, tf.zeros([2]))("hlo")
     assert f"f32[{BATCH},16,16,3]" in hlo and f"f32[{BATCH // 2},16,16,3]" in hlo
@@ -102,11 +92,11 @@ def test_requests_and_the_first_unusable_step_are_reported():
     images = DATA["image"].copy()
     images[3] = np.nan
     steps, data = make(), batches()
-    assert steps(data, 1)[2:] == (False, False, -1)
-    assert steps(data, 2, save=True)[2:] == (True, False, -1)
-    assert steps(data, 3, stop=True)[2:] == (False, True, -1)
-    assert steps(batches({"image": images, "label": DATA["label"]}), 6).bad_step == 6 + 3
-    assert make(loss_limit=0.1)(batches(), 2).bad_step == 0
+    assert steps.train(data, 1)[2:] == (False, False, -1)
+    assert steps.train(data, 2, save=True)[2:] == (True, False, -1)
+    assert steps.train(data, 3, stop=True)[2:] == (False, True, -1)
+    assert steps.train(batches({"image": images, "label": DATA["label"]}), 6).bad_step == 6 + 3
+    assert make(loss_limit=0.1).train(batches(), 2).bad_step == 0
 
 
 def test_mixed_precision_keeps_float32_weights(losses):
@@ -123,13 +113,16 @@ def test_mixed_precision_keeps_float32_weights(losses):
 
 def test_images_are_prepared_on_the_device():
     raw = {"image": np.uint8(np.clip(DATA["image"] * 50 + 128, 0, 255)), "label": DATA["label"]}
-    steps = make(prepare_images=lambda images: tf.cast(images, tf.float32) / 50)
+    steps = make(0.0, False, lambda images: tf.cast(images, tf.float32) / 50)
     ready = raw | {"image": np.float32(raw["image"]) / 50}
-    assert steps(batches(raw), 6).loss == pytest.approx(make()(batches(ready), 6).loss, abs=1e-6)
+    expected = make().train(batches(ready), 6).loss
+    assert steps.train(batches(raw), 6).loss == pytest.approx(expected, abs=1e-6)
 
 
 def test_running_statistics_are_refused():
     inputs = keras.Input((16, 16, 3))
     x = keras.layers.BatchNormalization()(inputs)
     with pytest.raises(ValueError, match="moving_mean"):
-        step_of(keras.Model(inputs, keras.layers.Dense(5)(keras.layers.Flatten()(x))))
+        small_engine(
+            lambda _: keras.Model(inputs, keras.layers.Dense(5)(keras.layers.Flatten()(x)))
+        )

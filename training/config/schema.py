@@ -206,7 +206,6 @@ KEYS = (
 )
 _BY_NAME = {key.name: key for key in KEYS}
 DEFAULTS = {key.name: key.default for key in KEYS}
-_OWN = {key.name for key in KEYS if key.own}
 _SECTIONS = {key.name.partition(".")[0] for key in KEYS if "." in key.name}
 COLUMNS = ("key", "default", "meaning", "may change on resumption")
 # {a key, with its value where not any will do: the keys that mean nothing without it}
@@ -388,8 +387,7 @@ def to_json(config: ConfigDict, data: Mapping[str, Any] | None = None) -> str:
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Returns `key: old value -> new value` for all that forbids resuming `before` as `after`.
 
-    Args:
-        before, after: nested dicts, as read from `config.json`.
+    Both are nested dicts, as read from `config.json`.
     """
     before, after = flatten(before), flatten(after)
     free = {key.name for key in KEYS if key.resumable}
@@ -411,12 +409,6 @@ def damage(config: Any) -> str:
         if name in _SECTIONS or (key and not key.accepts(value)):
             return f"{name} is {value!r}, expected {key.expected if key else 'an object'}"
     return ""
-
-
-def shared_by_processes(config: ConfigDict) -> dict[str, Any]:
-    """Returns {key with its section: value} of all that the processes of a job have in common."""
-    flat = flatten(config.to_dict())
-    return {name: value for name, value in flat.items() if name not in _OWN}
 
 
 def flatten(config: ConfigDict | Mapping[str, Any]) -> dict[str, Any]:

@@ -169,9 +169,15 @@ class Checkpoints:
             shutil.rmtree(self._path(step, "."), ignore_errors=True)
             raise TrainingError(
                 f"The checkpoint of step {step} cannot be written to {self.directory}: "
-                f"{first_line(error)}. {last_good(self.saved_step)} "
+                f"{first_line(error)}. {self.last_good()} "
                 "Make room and run the same command again."
             ) from error
+
+    def last_good(self) -> str:
+        """Returns a sentence that names the last saved step."""
+        if self.saved_step is None:
+            return "There is no earlier checkpoint."
+        return f"The last good checkpoint is that of step {self.saved_step}."
 
     def _write(self, step, arrays):
         path, staging = self._path(step), self._path(step, ".")
@@ -204,13 +210,6 @@ class Checkpoints:
 
     def _path(self, step, prefix=""):
         return self.directory / f"{prefix}{_PREFIX}{step}"
-
-
-def last_good(saved_step: int | None) -> str:
-    """Returns a sentence that names the last saved step; None is none."""
-    if saved_step is None:
-        return "There is no earlier checkpoint."
-    return f"The last good checkpoint is that of step {saved_step}."
 
 
 def steps(directory: str | os.PathLike) -> list[int]:

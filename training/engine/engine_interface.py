@@ -144,10 +144,7 @@ class Engine(StepMixin):
         """Restores the newest readable state of a folder, to which `save` writes from now on.
 
         A damaged state is reported in the log, set aside under another name by the chief, and the
-        one before it is used. `step` and `saved_step` become those of the state.
-
-        Args:
-            directory: `checkpoints/` of the run; need not exist.
+        one before it is used. `step` becomes that of the state. The folder need not exist.
 
         Returns:
             The numbers that were given to `save` with the state; None if there is no state.
@@ -265,11 +262,6 @@ class Engine(StepMixin):
         """Runs `count` updates; `requests` are of this process, to save and to stop."""
 
     @property
-    def saved_step(self) -> int | None:
-        """The last step that is known to be saved, or None."""
-        return self._checkpoints.saved_step if self._checkpoints else None
-
-    @property
     def learning_rate(self) -> float:
         """The rate of the last update, before any that of the first."""
         iterations = self.optimizer.iterations
@@ -374,7 +366,8 @@ class Engine(StepMixin):
 
     def last_good(self) -> str:
         """Returns a sentence that names the state from which a new start would resume."""
-        return checkpoints.last_good(self.saved_step)
+        assert self._checkpoints
+        return self._checkpoints.last_good()
 
 
 def gather_text(text: str, gather: Callable[[np.ndarray], np.ndarray]) -> list[str]:

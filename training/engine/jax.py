@@ -110,9 +110,6 @@ class ActivationLayout:
     Left to itself, the partitioner follows the layout of sharded weights into the activations
     and exchanges activations, or whole arrays, where two of them meet. Keras asks the
     distribution in force for the layout of every layer's output, and each is laid out as a batch.
-
-    Args:
-        mesh: of `create_mesh`.
     """
 
     def __init__(self, mesh: Mesh):
@@ -124,16 +121,6 @@ class ActivationLayout:
 
     def get_variable_layout(self, variable: keras.Variable) -> None:
         """Leaves variables as they are laid out already."""
-
-    @contextlib.contextmanager
-    def scope(self) -> Iterator[None]:
-        """Enters a context in which models are traced with these layouts."""
-        before = keras.distribution.distribution()
-        keras.distribution.set_distribution(self)
-        try:
-            yield
-        finally:
-            keras.distribution.set_distribution(before)
 
 
 class _WholeWeights(keras.StatelessScope):
@@ -258,8 +245,13 @@ class JaxEngine(Engine):
         Each weight is made whole where a layer reads it, in a block that recomputes its
         activations too. Whether it is then gathered twice or kept is the compiler's choice.
         """
-        with self._layout.scope(), _WholeWeights(values, self._gather):
-            yield
+        before = keras.distribution.distribution()
+        keras.distribution.set_distribution(self._layout)
+        try:
+            with _WholeWeights(values, self._gather):
+                yield
+        finally:
+            keras.distribution.set_distribution(before)
 
     def micro_batch(self, array: Tensor, index: Tensor) -> Tensor:
         array = array.reshape(-1, self.config.accumulation_steps, *array.shape[1:])

@@ -8,7 +8,7 @@ import os
 import pathlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -47,10 +47,13 @@ class TensorFlowEngine(Engine):
 
     def __init__(self, config: ConfigDict):
         super().__init__(config)
-        self._cluster = read_cluster() if config.strategy == "multiworker" else None
-        if self._cluster:
-            self.part = 0 if self._cluster.task == self._cluster.tasks[0] else None
-            self.watch = Watch(self._cluster.others, config.peer_timeout)
+        self._tasks: list[str] = []
+        if config.strategy == "multiworker":
+            self._task, addresses = read_cluster()
+            self._tasks = list(addresses)
+            self.part = 0 if self._task == self._tasks[0] else None
+            others = {name: each for name, each in addresses.items() if name != self._task}
+            self.watch = Watch(others, config.peer_timeout)
         self.strategy = create_strategy(config)
         self.check_batch_sizes(self.strategy.num_replicas_in_sync)
 
@@ -168,17 +171,17 @@ class TensorFlowEngine(Engine):
             self.optimizer.swap_averages()
 
     def gather(self, text: str) -> list[str]:
-        if not self._cluster:
+        if not self._tasks:
             return [text]
-        tasks, own = self._cluster.tasks, self._cluster.task
+        count = len(self._tasks)
 
         def rows(values):
             """Returns what every worker passed, a row for each; whole numbers up to 2**24."""
-            shared = np.zeros((len(tasks), len(values)), np.float32)
+            shared = np.zeros((count, len(values)), np.float32)
             # Every replica of a worker brings the same rows to the sum.
-            shared[tasks.index(own)] = values
+            shared[self._tasks.index(self._task)] = values
             total = self.strategy.reduce("sum", tf.constant(shared), axis=None)
-            return (total.numpy() * len(tasks) / self.strategy.num_replicas_in_sync).astype(int)
+            return (total.numpy() * count / self.strategy.num_replicas_in_sync).astype(int)
 
         return gather_text(text, rows)
 
@@ -202,9 +205,6 @@ def create_strategy(config: ConfigDict) -> tf.distribute.Strategy:
     * `mirrored`: all GPUs of this host, or all its logical CPUs if it has no GPU.
     * `multiworker`: the cluster of `TF_CONFIG`.
     * `tpu`: the TPU called `config.tpu`, see `docs/tpu.md`.
-
-    Args:
-        config: a complete config.
 
     Raises:
         UsageError: if the TPU cannot be reached.
@@ -272,51 +272,30 @@ def _tpu_strategy(config):
     return tf.distribute.TPUStrategy(resolver)
 
 
-class Cluster(NamedTuple):
-    """The content of `TF_CONFIG`.
+def read_cluster(environment: Mapping[str, str] = os.environ) -> tuple[str, dict[str, str]]:
+    """Returns ("worker 1", {"worker 0": "host:port"}): the own task and all, of `TF_CONFIG`.
 
-    Attributes:
-        addresses: {(type, index): "host:port"} of every task.
-        task: (type, index) of this process.
-    """
-
-    addresses: dict[tuple[str, int], str]
-    task: tuple[str, int]
-
-    @property
-    def tasks(self) -> list[tuple[str, int]]:
-        """Every task, the chief first; without a chief worker 0 is that."""
-        return sorted(self.addresses)
-
-    @property
-    def others(self) -> dict[str, str]:
-        """{"worker 1": "host:port"} of all other tasks."""
-        others = self.addresses.keys() - {self.task}
-        return {f"{kind} {index}": self.addresses[kind, index] for kind, index in sorted(others)}
-
-
-def read_cluster(environment: Mapping[str, str] = os.environ) -> Cluster:
-    """Returns the `Cluster` described by the environment variable `TF_CONFIG`.
+    The chief comes first; without one worker 0 is that.
 
     Raises:
         UsageError: naming what is wrong with the variable.
     """
     try:
         content = json.loads(environment["TF_CONFIG"])
-        addresses = {
-            (kind, index): address
-            for kind, tasks in content["cluster"].items()
-            for index, address in enumerate(tasks)
+        tasks = {
+            f"{kind} {index}": address
+            for kind, addresses in sorted(content["cluster"].items())
+            for index, address in enumerate(addresses)
         }
-        cluster = Cluster(addresses, (content["task"]["type"], int(content["task"]["index"])))
-        for address in [addresses[cluster.task], *addresses.values()]:
+        own = f"{content['task']['type']} {int(content['task']['index'])}"
+        for address in [tasks[own], *tasks.values()]:
             if not re.fullmatch(r".+:\d+", address):
                 raise ValueError(f"{address!r} is not host:port")
-        if others := {kind for kind, _ in addresses} - {"chief", "worker"}:
+        if others := {name.rpartition(" ")[0] for name in tasks} - {"chief", "worker"}:
             raise ValueError(f"it has the jobs {others}, expected worker and perhaps chief")
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise UsageError(
             f"strategy=multiworker reads the cluster from TF_CONFIG: {type(error).__name__}: "
             f"{error}. Expected such as {_EXAMPLE}"
         ) from error
-    return cluster
+    return own, tasks

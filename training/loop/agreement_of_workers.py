@@ -21,8 +21,9 @@ from keras_vit.training.loop.run_directory import RunDirectory
 
 def check_alike(engine: Engine, config: ConfigDict, workdir: str | os.PathLike) -> None:
     """Checks that all processes were started with the same command and package."""
-    shared = schema.shared_by_processes(config)
-    own = {f"config.{name}": value for name, value in shared.items()}
+    differing = {key.name for key in schema.KEYS if key.own}
+    flat = schema.flatten(config.to_dict())
+    own = {f"config.{name}": value for name, value in flat.items() if name not in differing}
     own["--workdir"] = os.fspath(workdir) if is_remote(workdir) else os.path.abspath(workdir)
     own["the version of keras-vit"] = __version__
     expected = "of a job to have the same config, --workdir and version"

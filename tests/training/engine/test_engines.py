@@ -89,15 +89,15 @@ def job_of(addresses, kind, index):
         ({}, "KeyError: 'TF_CONFIG'"),
         ({"TF_CONFIG": "{cluster"}, "JSONDecodeError"),
         ({"TF_CONFIG": json.dumps({"cluster": WORKERS})}, "KeyError: 'task'"),
-        (job_of(WORKERS, "worker", 2), "'worker', 2"),
+        (job_of(WORKERS, "worker", 2), "'worker 2'"),
         (job_of({"ps": ["a:1"]}, "ps", 0), "'ps'"),
         (job_of({"worker": ["host1"]}, "worker", 0), "'host1' is not host:port"),
     ],
 )
 def test_clusters(environment, message):
-    cluster = read_cluster(job_of(WORKERS, "worker", "1"))
-    assert cluster.task == ("worker", 1)
-    assert cluster.others == {"worker 0": "host1:2222"}
+    own, tasks = read_cluster(job_of(WORKERS, "worker", "1"))
+    assert own == "worker 1"
+    assert tasks == {"worker 0": "host1:2222", "worker 1": "host2:2222"}
     with pytest.raises(UsageError, match=message):
         read_cluster(environment)
 

@@ -13,11 +13,8 @@ def parse_argument(
 ) -> tuple[str, str, dict[str, Any]]:
     """Returns (MODEL, DATASET, {KEY: value}) of `--config=FILE:MODEL,DATASET[,KEY=VALUE…]`.
 
-    Args:
-        text: what follows the colon.
-        file: name of the config, for messages.
-        defaults: as in `parse_options`.
-        datasets: names that DATASET can be; empty for any.
+    `text` is what follows the colon, `file` and `defaults` are as in `parse_options`, and
+    `datasets` the names that DATASET can be; empty for any.
 
     Raises:
         UsageError: saying what was expected.
@@ -37,10 +34,7 @@ def parse_argument(
 def parse_options(parts: Iterable[str], file: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Returns {KEY: value} of parts `KEY=VALUE`, which follow the rules of `--config.KEY=VALUE`.
 
-    Args:
-        parts: of the text.
-        file: name of the config, for messages.
-        defaults: {KEY: value} of all keys that there are; they fix the types.
+    `defaults` are of all keys that there are, and fix the types; messages name the `file`.
 
     Raises:
         UsageError: for an unknown key or a value of another type.
@@ -51,8 +45,7 @@ def parse_options(parts: Iterable[str], file: str, defaults: Mapping[str, Any]) 
         if key not in options:
             raise UsageError(
                 f"{did_you_mean(key, options)}Expected KEY=VALUE of {file} with KEY one of "
-                f"{', '.join(options)}. "
-                f"Received: {part!r}."
+                f"{', '.join(options)}. Received: {part!r}."
             )
         options[key] = parse_value(part, f"{key} of {file}", defaults[key])
     return options

@@ -89,15 +89,9 @@ def _small_config():
     config.eval_split = "test"
     config.train_preprocess = "decode|inception_crop(32)|flip_lr|value_range(-1, 1)"
     config.eval_preprocess = "decode|resize(32)|value_range(-1, 1)"
-    config.batch_size = 128
-    config.eval_batch_size = 250
-    config.total_steps = 1500
-    config.steps_per_call = 25
-    config.log_every_steps = 100
-    config.optimizer.base_lr = 2e-3
-    config.optimizer.warmup_steps = 100
-    config.optimizer.weight_decay = 0.1
-    config.optimizer.clip_norm = 1.0
+    config.update(batch_size=128, eval_batch_size=250)
+    config.update(total_steps=1500, steps_per_call=25, log_every_steps=100)
+    config.optimizer.update(base_lr=2e-3, warmup_steps=100, weight_decay=0.1, clip_norm=1.0)
     return config
 
 
@@ -134,23 +128,8 @@ def _head(scale):
 # The paper's base has 8 layers, D = 1024, an MLP of 2048 and patches of 32 pixels; how far each
 # line goes is known from the figure alone, so the factors here are chosen: depth up to the 64
 # layers that the text names, the others by what they cost. Heads keep their size.
-_BASE_SHAPES = {
-    "small": {
-        "num_layers": 4,
-        "hidden_size": 64,
-        "mlp_dim": 128,
-        "num_heads": 4,
-        "patch_size": 8,
-    },
-    "paper": {
-        "num_layers": 8,
-        "hidden_size": 1024,
-        "mlp_dim": 2048,
-        "num_heads": 16,
-        "patch_size": 32,
-        "representation_size": 1024,
-    },
-}
+_SHAPE = ("num_layers", "hidden_size", "mlp_dim", "num_heads", "patch_size")
+_BASE_SHAPES = {"small": (4, 64, 128, 4, 8), "paper": (8, 1024, 2048, 16, 32)}
 _WIDTH = ("hidden_size", "num_heads", "representation_size")
 # {line of the figure: (what is scaled, factors)}
 _LINES = {
@@ -164,7 +143,9 @@ _LINES = {
 
 def _shape(scale):
     """Returns {cell: config}; "base" lies on every line, "depth_2" at twice the depth."""
-    base = _BASE_SHAPES[scale]
+    base = dict(zip(_SHAPE, _BASE_SHAPES[scale], strict=True))
+    if scale == "paper":
+        base["representation_size"] = base["hidden_size"]
     shapes = {"base": base}
     for line, (keys, factors) in _LINES.items():
         for factor in factors:

@@ -26,13 +26,8 @@ def get_config(arg: str = "3000") -> ConfigDict:
     config.eval_split = "test"
     config.train_preprocess = "decode|pad(4)|random_crop(32)|flip_lr|value_range(-1,1)"
     config.eval_preprocess = "decode|resize(32)|value_range(-1,1)"
-    config.batch_size = 128
-    config.eval_batch_size = 500
-    config.total_steps = int(arg)
-    config.steps_per_call = 20
-    config.log_every_steps = 100
-    config.optimizer.base_lr = 1e-3
-    config.optimizer.warmup_steps = config.total_steps // 10
-    config.optimizer.weight_decay = 0.1
-    config.optimizer.clip_norm = 1.0
+    steps = int(arg)
+    config.update(batch_size=128, eval_batch_size=500)
+    config.update(total_steps=steps, steps_per_call=20, log_every_steps=100)
+    config.optimizer.update(base_lr=1e-3, warmup_steps=steps // 10, weight_decay=0.1, clip_norm=1.0)
     return config

@@ -85,11 +85,7 @@ def get_config(arg: str) -> ConfigDict:
 
 
 def row_of_table_4(dataset: str) -> paper_tables.FineTuning:
-    """Returns the row of Table 4 for a data set; one that it does not have is trained like CIFAR.
-
-    Args:
-        dataset: its full name.
-    """
+    """Returns the row of Table 4 for a data set's full name; others are trained like CIFAR."""
     name = "vtab" if dataset.startswith("vtab/") else dataset
     return paper_tables.TABLE_4.get(name, paper_tables.TABLE_4["cifar10"])
 

@@ -44,8 +44,6 @@ def get_config(arg: str = "small,cifar10") -> ConfigDict:
     config.total_steps = steps
     config.steps_per_call = 10
     config.log_every_steps = 50 if small else 100
-    config.optimizer.name = "adamw"
-    config.optimizer.base_lr = 1e-3 if small else BASE_LR
-    config.optimizer.schedule = "cosine"
+    config.optimizer.update(name="adamw", schedule="cosine", base_lr=1e-3 if small else BASE_LR)
     config.optimizer.warmup_steps = min(WARMUP, steps // 20)
     return config

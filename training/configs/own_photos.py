@@ -51,12 +51,9 @@ def get_config(arg: str = "") -> ConfigDict:
     config.dataset = f"folder:{path}"
     splits = [each for each in HELD_OUT if all(_is_folder(path / name) for name in ("train", each))]
     config.train_split, config.eval_split = ("train", splits[0]) if splits else HELD_OUT_FIFTH
-    config.batch_size = 32
-    config.log_every_steps = 20
-    config.eval_every_steps = 100
+    config.update(batch_size=32, log_every_steps=20, eval_every_steps=100)
+    config.update(hand_over="best", on_error="skip")
     config.early_stopping.patience = 5
-    config.hand_over = "best"
-    config.on_error = "skip"
     config.optimizer.clip_norm = 1.0
     if options["model"]:
         _fine_tuning(config, options["model"])
@@ -93,8 +90,7 @@ def _from_scratch(config):
         "position_embedding": "sincos_2d",
     }
     config.total_steps = 1000
-    config.optimizer.base_lr = 1e-3
-    config.optimizer.weight_decay = 0.1
+    config.optimizer.update(base_lr=1e-3, weight_decay=0.1)
 
 
 def _fine_tuning(config, model):
@@ -107,6 +103,5 @@ def _fine_tuning(config, model):
     config.model = {"image_size": 224, **architecture}
     config.expects_checkpoint = True
     config.total_steps = 200
-    config.optimizer.name = "sgd"
-    config.optimizer.base_lr = FINE_TUNING_LR
-    config.optimizer.momentum = paper_tables.TABLE_4_MOMENTUM
+    momentum = paper_tables.TABLE_4_MOMENTUM
+    config.optimizer.update(name="sgd", base_lr=FINE_TUNING_LR, momentum=momentum)

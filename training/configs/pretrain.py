@@ -47,11 +47,7 @@ def get_config(arg: str) -> ConfigDict:
     train_split, eval_split = _SPLITS[dataset]
 
     config = default_config()
-    config.model = {
-        "name": model,
-        "image_size": size,
-        "head_bias_init": row.head_bias,
-    }
+    config.model = {"name": model, "image_size": size, "head_bias_init": row.head_bias}
     class_name, arguments = variants.arguments_of(model)
     if class_name == "VisionTransformer":
         config.model.representation_size = arguments["hidden_size"]
@@ -66,19 +62,15 @@ def get_config(arg: str) -> ConfigDict:
     config.epochs = float(epochs)
     config.loss = "sigmoid"
     config.precision = "mixed_bfloat16"
-    config.steps_per_call = 50
-    config.log_every_steps = 100
-    config.eval_every_steps = 5000
+    config.update(steps_per_call=50, log_every_steps=100, eval_every_steps=5000)
     config.optimizer.update(
-        {
-            "name": "adamw",
-            "base_lr": row.base_lr,
-            "schedule": row.schedule,
-            "warmup_steps": paper_tables.TABLE_3_WARMUP_STEPS,
-            "end_lr": 1e-5 if row.schedule == "linear" else 0.0,
-            "weight_decay": row.weight_decay,
-            "clip_norm": row.clip_norm,
-        }
+        name="adamw",
+        base_lr=row.base_lr,
+        schedule=row.schedule,
+        warmup_steps=paper_tables.TABLE_3_WARMUP_STEPS,
+        end_lr=1e-5 if row.schedule == "linear" else 0.0,
+        weight_decay=row.weight_decay,
+        clip_norm=row.clip_norm,
     )
     if options["strength"]:
         _train_as_augreg(config, model, dataset, options["strength"])
@@ -117,13 +109,5 @@ def _train_as_augreg(config, model, dataset, strength):
         config.model.representation_size = None
         config.model.classifier = "gap"
     config.model.dropout_rate = 0.0
-    config.optimizer.update(
-        {
-            "base_lr": _AUGREG_RATE,
-            "schedule": "cosine",
-            "end_lr": 0.0,
-            "weight_decay": _AUGREG_DECAY,
-            "clip_norm": 1.0,
-            "first_moment_dtype": "bfloat16",
-        }
-    )
+    config.optimizer.update(base_lr=_AUGREG_RATE, schedule="cosine", end_lr=0.0, clip_norm=1.0)
+    config.optimizer.update(weight_decay=_AUGREG_DECAY, first_moment_dtype="bfloat16")

@@ -27,15 +27,7 @@ def get_config() -> ConfigDict:
     config.train_preprocess = "decode|resize(32)|random_shift(2)|value_range(-1,1)"
     config.eval_preprocess = "decode|resize(32)|value_range(-1,1)"
     config.cache = True
-    config.batch_size = 128
-    config.eval_batch_size = 120
-    config.label_smoothing = 0.1
-    config.total_steps = 1300
-    config.steps_per_call = 25
-    config.log_every_steps = 50
-    config.eval_every_steps = 200
-    config.optimizer.base_lr = 3e-3
-    config.optimizer.warmup_steps = 30
-    config.optimizer.weight_decay = 0.1
-    config.optimizer.clip_norm = 1.0
+    config.update(batch_size=128, eval_batch_size=120, label_smoothing=0.1)
+    config.update(total_steps=1300, steps_per_call=25, log_every_steps=50, eval_every_steps=200)
+    config.optimizer.update(base_lr=3e-3, warmup_steps=30, weight_decay=0.1, clip_norm=1.0)
     return config

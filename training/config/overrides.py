@@ -30,9 +30,6 @@ _BOOLS = {"true": True, "1": True, "false": False, "0": False}
 def load_config(text: str) -> ConfigDict:
     """Returns what `get_config(ARGUMENT)` of `FILE[:ARGUMENT]` returns, a `ConfigDict`.
 
-    Args:
-        text: of `--config`; FILE is a path or the name of one of the package's configs.
-
     Raises:
         UsageError: for a wrong argument, or if the user's file fails, whose traceback is printed
             before.
@@ -85,9 +82,7 @@ def _file_of(path):
 def config_of(options: argparse.Namespace, config: ConfigDict | None = None) -> ConfigDict:
     """Returns the complete config that the options of `CommandParser.add_run` describe.
 
-    Args:
-        options: of a command.
-        config: in place of the one that --config names.
+    `config` takes the place of the one that --config names.
 
     Raises:
         UsageError: for an unknown key or a wrong value; and as `load_config`.
@@ -132,12 +127,9 @@ def override(config: ConfigDict, arguments: Sequence[str]) -> ConfigDict:
 
 
 def parse_value(argument: str, label: str, before: Any) -> Any:
-    """Returns the value of `…KEY=VALUE`, or `…KEY`, with the type of the value that it replaces.
+    """Returns the value of `…KEY=VALUE`, or `…KEY`, with the type of the value `before` it.
 
-    Args:
-        argument: the text.
-        label: of the key, for messages.
-        before: the value that is replaced.
+    Messages name the key by `label`.
 
     Raises:
         UsageError: for a value of another type.

@@ -37,12 +37,8 @@ class Crossentropy(keras.losses.Loss):
     """Softmax or sigmoid cross-entropy, with label smoothing and weights of the classes.
 
     Args:
-        kind: `"softmax"` or `"sigmoid"`.
-        label_smoothing: e in [0, 1); labels y of K classes become `(1 - e) y + e / K`.
-        class_weights: a number for each class, or None. The loss of an image is multiplied by that
-            of its class, with several labels or soft ones by their mean.
-        name: of the loss.
-        **kwargs: of `keras.losses.Loss`.
+        kind, label_smoothing, class_weights: as `build_loss` takes them.
+        name, **kwargs: of `keras.losses.Loss`.
     """
 
     def __init__(
@@ -97,7 +93,8 @@ def build_loss(
     Args:
         name: `"softmax"` or `"sigmoid"`.
         label_smoothing: e in [0, 1); labels y of K classes become `(1 - e) y + e / K`.
-        class_weights: a number for each class, by which the loss of its images is multiplied.
+        class_weights: a number for each class, or None. The loss of an image is multiplied by that
+            of its class, with several labels or soft ones by their mean.
 
     Raises:
         ValueError: if there is no loss of this name.

@@ -118,11 +118,9 @@ def depths(model: keras.Model) -> dict[str, int]:
 
 
 def rate_factors(model: keras.Model, decay: float) -> dict[str, float]:
-    """Returns the factors of the learning rate that differ from 1, by the weights' paths.
+    """Returns {path of a weight: factor of its rate} of the factors that differ from 1.
 
-    Args:
-        model: as `depths` takes it.
-        decay: of one block; 1 is none.
+    `model` is as `depths` takes it; `decay` is the factor of one block.
     """
     if decay == 1.0:
         return {}

@@ -91,13 +91,8 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         return rate
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            "base_lr": self.base_lr,
-            "total_steps": self.total_steps,
-            "warmup_steps": self.warmup_steps,
-            "decay": self.decay,
-            "end_lr": self.end_lr,
-        }
+        names = ("base_lr", "total_steps", "warmup_steps", "decay", "end_lr")
+        return {name: getattr(self, name) for name in names}
 
 
 class _Optimizer(keras.optimizers.Optimizer):
@@ -393,11 +388,7 @@ def build_optimizer(
 
 
 def optimizer_of(config: ConfigDict, model: keras.Model) -> keras.optimizers.Optimizer:
-    """Returns the optimizer of a run.
-
-    Args:
-        config: a complete config.
-        model: that the run trains, whose weights have their own rates and first updates.
+    """Returns the optimizer of a run, of a complete config and the model that the run trains.
 
     Raises:
         ValueError, UsageError: if the model lacks what `config.freeze` or `layer_decay` names.

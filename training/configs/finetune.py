@@ -57,29 +57,27 @@ def get_config(arg: str) -> ConfigDict:
     train_preprocess, eval_preprocess = _preprocessing(size, crop, flip=task is None or task.flip)
     config = default_config()
     config.update(
-        {
-            "checkpoint": checkpoint,
-            "expects_checkpoint": True,
-            "model": {**architecture, "image_size": size},
-            "dataset": dataset,
-            "train_split": "train800val200" if task else "train",
-            "eval_split": "test",
-            "train_preprocess": train_preprocess,
-            "eval_preprocess": eval_preprocess,
-            "batch_size": paper_tables.TABLE_4_BATCH_SIZE,
-            "total_steps": steps,
-            "loss": "softmax",
-            "optimizer": {
-                "name": "sgd",
-                "base_lr": BASE_LR,
-                "schedule": "cosine",
-                "warmup_steps": row.warmup_steps * steps // row.steps,
-                "momentum": paper_tables.TABLE_4_MOMENTUM,
-                "weight_decay": 0.0,
-                "clip_norm": paper_tables.TABLE_4_CLIP_NORM,
-            },
-            "ema_decay": _POLYAK if options["table2"] else 0.0,
-        }
+        checkpoint=checkpoint,
+        expects_checkpoint=True,
+        model={**architecture, "image_size": size},
+        dataset=dataset,
+        train_split="train800val200" if task else "train",
+        eval_split="test",
+        train_preprocess=train_preprocess,
+        eval_preprocess=eval_preprocess,
+        batch_size=paper_tables.TABLE_4_BATCH_SIZE,
+        total_steps=steps,
+        loss="softmax",
+        ema_decay=_POLYAK if options["table2"] else 0.0,
+    )
+    config.optimizer.update(
+        name="sgd",
+        base_lr=BASE_LR,
+        schedule="cosine",
+        warmup_steps=row.warmup_steps * steps // row.steps,
+        momentum=paper_tables.TABLE_4_MOMENTUM,
+        weight_decay=0.0,
+        clip_norm=paper_tables.TABLE_4_CLIP_NORM,
     )
     return config
 

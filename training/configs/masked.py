@@ -40,10 +40,8 @@ def get_config(arg: str = "small,cifar10") -> ConfigDict:
     config.masked.target = options["target"]
     # The augmentation of classification.
     config.train_preprocess = f"decode|inception_crop({size})|flip_lr|value_range(-1, 1)"
-    config.batch_size = 64 if small else BATCH
-    config.total_steps = steps
-    config.steps_per_call = 10
-    config.log_every_steps = 50 if small else 100
+    config.update(batch_size=64 if small else BATCH, total_steps=steps)
+    config.update(steps_per_call=10, log_every_steps=50 if small else 100)
     config.optimizer.update(name="adamw", schedule="cosine", base_lr=1e-3 if small else BASE_LR)
     config.optimizer.warmup_steps = min(WARMUP, steps // 20)
     return config

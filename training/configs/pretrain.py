@@ -44,7 +44,6 @@ def get_config(arg: str) -> ConfigDict:
         )
     size = paper_tables.TABLE_3_IMAGE_SIZE
     row, epochs = _row(model, dataset, options)
-    train_split, eval_split = _SPLITS[dataset]
 
     config = default_config()
     config.model = {"name": model, "image_size": size, "head_bias_init": row.head_bias}
@@ -53,15 +52,13 @@ def get_config(arg: str) -> ConfigDict:
         config.model.representation_size = arguments["hidden_size"]
         config.model.dropout_rate = row.dropout
     config.dataset = options["data"] or dataset
-    config.train_split, config.eval_split = train_split, eval_split
+    config.train_split, config.eval_split = _SPLITS[dataset]
     config.train_preprocess = f"decode|inception_crop({size})|flip_lr|value_range(-1, 1)"
     config.eval_preprocess = (
         f"decode|resize_small({size * 256 // 224})|central_crop({size})|value_range(-1, 1)"
     )
-    config.batch_size = paper_tables.TABLE_3_BATCH_SIZE
-    config.epochs = float(epochs)
-    config.loss = "sigmoid"
-    config.precision = "mixed_bfloat16"
+    config.update(batch_size=paper_tables.TABLE_3_BATCH_SIZE, epochs=float(epochs))
+    config.update(loss="sigmoid", precision="mixed_bfloat16")
     config.update(steps_per_call=50, log_every_steps=100, eval_every_steps=5000)
     config.optimizer.update(
         name="adamw",

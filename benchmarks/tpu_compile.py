@@ -182,7 +182,7 @@ def _compile_tensorflow(model, topology, images):
     optimizer = build_optimizer(OPTIMIZER)
     config = {"dataset": "none", "batch_size": images * replicas, "total_steps": 1}
     engine = Replica(schema.complete(config))
-    engine.build(lambda: built, lambda _: optimizer, build_loss("softmax"))
+    engine.build(lambda: built, lambda _: optimizer, build_loss("softmax"), lambda images: images)
     batch = tf.zeros((images, *built.input_shape[1:])), tf.zeros((images, 1000))
     update = tf.function(engine.replica_update, jit_compile=True)
     compiler_ir = update.experimental_get_compiler_ir(*batch, tf.zeros([2]))

@@ -67,7 +67,7 @@ def lower(
     config = {"strategy": "sharded", "dataset": "none", "batch_size": batch_size, "total_steps": 1}
     config["accumulation_steps"] = accumulation_steps
     engine = _Unplaced(schema.complete(config), grid)
-    engine.build(lambda: model, lambda _: optimizer, build_loss("softmax"))
+    engine.build(lambda: model, lambda _: optimizer, build_loss("softmax"), lambda images: images)
     state = [
         _array(variable.shape, variable.dtype, state_sharding(grid, variable.shape))
         for variable in engine.trained

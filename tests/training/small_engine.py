@@ -16,7 +16,7 @@ def random_batches(batches, size):
     }
 
 
-def small_engine(make_model, *prepare_images, **changes):
+def small_engine(make_model, prepare_images=lambda images: images, **changes):
     """Returns an engine that has built the model of a config, from one seed."""
     config = schema.complete({"dataset": "digits", "batch_size": 16, "total_steps": 40} | changes)
     schema.derive_steps(config, 1)
@@ -26,7 +26,7 @@ def small_engine(make_model, *prepare_images, **changes):
         lambda: make_model(config),
         lambda model: optimizer_of(config, model),
         build_loss(config.loss, config.label_smoothing),
-        *prepare_images,
+        prepare_images,
     )
     return engine
 

@@ -221,14 +221,9 @@ _BESIDE = {
 }
 
 
-def freezes(freeze: ConfigDict) -> bool:
-    """Whether the keys `freeze.*` of a config freeze anything."""
-    return bool(freeze.layers or freeze.blocks or freeze.head_only)
-
-
 def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
     """Yields (keys, what is expected of the first) of rules between keys that a config breaks."""
-    masked, frozen = c.masked.target, freezes(c.freeze)
+    masked, frozen = c.masked.target, c.freeze.layers or c.freeze.blocks or c.freeze.head_only
     freeze, processes = "freeze.layers freeze.blocks freeze.head_only", c.processes
     several, flat = processes.count > 1 or processes.index, flatten(c)
     for beside, keys in _BESIDE.items():

@@ -30,11 +30,6 @@ from keras_vit.type_hints import Tensor
 MakeDataset = Callable[[int, int], Any]
 
 
-def as_they_are(images: Tensor) -> Tensor:
-    """Returns images without any preparation."""
-    return images
-
-
 class Engine(StepMixin):
     """Runs the updates of one model, in one process or in several that act together.
 
@@ -44,9 +39,7 @@ class Engine(StepMixin):
     arguments, except for the requests of `train`: any of them may wait for the other processes.
 
     Args:
-        config: a complete config (`schema.complete`). The engine reads `strategy` and what
-            places it, `seed`, `batch_size`, `eval_batch_size`, `accumulation_steps`,
-            `jit_compile`, `loss_limit` and `keep_checkpoints`. Created first of all, before
+        config: a complete config (`schema.complete`). Create the engine first of all, before
             anything else touches devices.
 
     Attributes:
@@ -102,7 +95,7 @@ class Engine(StepMixin):
         make_model: Callable[[], keras.Model],
         make_optimizer: Callable[[keras.Model], keras.optimizers.Optimizer],
         loss: keras.losses.Loss,
-        prepare_images: PrepareImages = as_they_are,
+        prepare_images: PrepareImages,
     ) -> None:
         """Makes the model and its optimizer in their place and prepares the update.
 
@@ -273,7 +266,7 @@ class Engine(StepMixin):
         self,
         batch_sums: BatchSums,
         make_dataset: MakeDataset,
-        prepare_images: PrepareImages = as_they_are,
+        prepare_images: PrepareImages,
     ) -> Callable[[], np.ndarray]:
         """Returns a function that sums over a whole split, for exact evaluation.
 

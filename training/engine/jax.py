@@ -228,7 +228,7 @@ class JaxEngine(Engine):
             out_shardings=whole,
         )
         self.function = jax.jit(
-            self._update, donate_argnums=0, out_shardings=(shardings, Totals(whole, whole))
+            self._update_arrays, donate_argnums=0, out_shardings=(shardings, Totals(whole, whole))
         )
         self._whole = jax.jit(lambda arrays: arrays, out_shardings=whole)
         self._place()
@@ -273,7 +273,7 @@ class JaxEngine(Engine):
         value, gradients = jax.value_and_grad(of_weights)([each.value for each in variables])
         return [value, *jax.lax.with_sharding_constraint(gradients, self._of_weights)]
 
-    def _update(self, state, frozen, batch, requests, totals):
+    def _update_arrays(self, state, frozen, batch, requests, totals):
         """One update as a function of arrays, of `trained` (donated) and of `fixed`.
 
         A loop over several in one program would take more memory, and move more.

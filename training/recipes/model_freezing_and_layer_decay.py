@@ -18,7 +18,6 @@ from ml_collections import ConfigDict
 
 import keras_vit
 from keras_vit.initializers import he_uniform
-from keras_vit.training.config.schema import freezes
 from keras_vit.training.errors import UsageError, damage_named
 from keras_vit.training.io.remote_stores import local_file
 from keras_vit.unpacking import saved_config
@@ -169,16 +168,15 @@ def _matching(model, pattern):
 
 def freeze_for_good(model: keras.Model, freeze: ConfigDict) -> None:
     """Takes the weights that `freeze` names out of those that train, if it has no end."""
-    if freezes(freeze) and not freeze.until_step:
+    if not freeze.until_step:
         for weight in frozen_weights(model, freeze):
             weight.trainable = False
 
 
 def first_steps(model: keras.Model, freeze: ConfigDict) -> dict[str, int]:
     """Returns the first step of the weights that `freeze` names, if it has an end, by path."""
-    if not freezes(freeze) or not freeze.until_step:
-        return {}
-    return {weight.path: freeze.until_step for weight in frozen_weights(model, freeze)}
+    until = freeze.until_step
+    return {weight.path: until for weight in frozen_weights(model, freeze)} if until else {}
 
 
 def adapt_low_rank(model: keras.Model, rank: int, alpha: float = 0.0) -> None:

@@ -24,7 +24,6 @@ from keras_vit.type_hints import Tensor
 
 LearningRate: TypeAlias = float | keras.optimizers.schedules.LearningRateSchedule
 
-
 DECAYS = ("cosine", "linear")
 
 

@@ -75,7 +75,7 @@ def run(case, place, processes):
     def batch_sums(logits, batch):
         return classification.counted_sums(logits, batch["label"], batch["mask"], loss)
 
-    split_sums = engine.make_split_sums(batch_sums, dataset)
+    split_sums = engine.make_split_sums(batch_sums, dataset, lambda images: images)
     with engine.averaged_weights():
         evaluation = classification.means(split_sums())
     return engine, {

@@ -18,10 +18,10 @@ def batches(data=DATA):
     return iter(tf.data.Dataset.from_tensor_slices(data).repeat())
 
 
-def make(dropout=0.0, remat=False, *prepare, recipe=None, **options):
+def make(dropout=0.0, remat=False, recipe=None, **options):
     options["optimizer"] = {"name": "sgd", "base_lr": 0.05, "clip_norm": 1.0, **(recipe or {})}
     model = {"num_layers": 1, "dropout_rate": dropout, "remat": remat}
-    return small_engine(lambda _: tiny_vit(**model), *prepare, batch_size=BATCH, **options)
+    return small_engine(lambda _: tiny_vit(**model), batch_size=BATCH, **options)
 
 
 def losses_of(steps):
@@ -113,7 +113,7 @@ def test_mixed_precision_keeps_float32_weights(losses):
 
 def test_images_are_prepared_on_the_device():
     raw = {"image": np.uint8(np.clip(DATA["image"] * 50 + 128, 0, 255)), "label": DATA["label"]}
-    steps = make(0.0, False, lambda images: tf.cast(images, tf.float32) / 50)
+    steps = make(prepare_images=lambda images: tf.cast(images, tf.float32) / 50)
     ready = raw | {"image": np.float32(raw["image"]) / 50}
     expected = make().train(batches(ready), 6).loss
     assert steps.train(batches(raw), 6).loss == pytest.approx(expected, abs=1e-6)

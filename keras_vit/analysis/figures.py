@@ -92,11 +92,7 @@ def highlight(images: Tensor, maps: Tensor, stride: int, blur: float = 0) -> np.
 
 
 def rollout_figure(
-    images: Tensor,
-    maps: Tensor,
-    stride: int,
-    blur: float = 0,
-    titles: Sequence[str] | None = None,
+    images: Tensor, maps: Tensor, stride: int, blur: float = 0, titles: Sequence[str] | None = None
 ) -> "Figure":
     """Draws each image beside itself colored by what the output attends to (Figures 6 and 13).
 

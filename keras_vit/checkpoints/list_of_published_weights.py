@@ -191,11 +191,7 @@ FLEXIVIT = (
 
 SAM = (("ViT-B_16", "ViT-B/16", 86_567_656, 80.246), ("ViT-B_32", "ViT-B/32", 88_224_232, 73.704))
 
-BETTER_PLAIN = {
-    "classifier": "gap",
-    "position_embedding": "sincos_2d",
-    "representation_size": 384,
-}
+BETTER_PLAIN = {"classifier": "gap", "position_embedding": "sincos_2d", "representation_size": 384}
 
 
 def _rows():

@@ -25,13 +25,7 @@ from keras_vit.checkpoints.npz_and_safetensors import (
     open_source,
 )
 from keras_vit.checkpoints.npz_file_layouts import BiTLayout, FileArray, FileLayout, Layout
-from keras_vit.checkpoints.pytorch_layouts import (
-    HuggingFaceDINOv2Layout,
-    HuggingFaceLayout,
-    HuggingFaceSigLIPLayout,
-    TimmLayout,
-    TorchLayout,
-)
+from keras_vit.checkpoints.pytorch_layouts import TORCH_FORMATS, TorchLayout
 from keras_vit.checkpoints.resized_positions_and_patches import (
     Grid,
     convert_patches,
@@ -46,15 +40,7 @@ from keras_vit.models.find_and_replace_layers import require_unquantized
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.variants import TIMM_NAMES, arguments_of
 
-# In the order in which they are tried.
-FORMATS = (
-    Layout,
-    BiTLayout,
-    HuggingFaceDINOv2Layout,
-    HuggingFaceSigLIPLayout,
-    HuggingFaceLayout,
-    TimmLayout,
-)
+FORMATS = (Layout, BiTLayout, *TORCH_FORMATS)
 # The parts after the encoder.
 _OPTIONAL = ("head", "pre_logits")
 _HEADS = {"head/kernel", "resnet/head/conv2d/kernel"}

@@ -9,7 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from keras_vit.checkpoints.npz_and_safetensors import Source
-from keras_vit.checkpoints.weights_of_model import POSITION_TABLE, PositionTable, Weight
+from keras_vit.checkpoints.weights_of_model import POSITION_TABLE, Weight
+from keras_vit.layers.position_embeddings import PositionEmbedding
 
 BLOCK = re.compile(r"Transformer/encoderblock_(\d+)/(.+)")
 
@@ -34,7 +35,7 @@ class FileArray:
         return (self.name, *(weight.name for weight in self.weights))
 
     @property
-    def positions(self) -> PositionTable | int | None:
+    def positions(self) -> PositionEmbedding | int | None:
         """The way to resize the array as position embeddings, or None."""
         return self.weights[0].positions if self.unpack is _reshape else None
 

@@ -75,32 +75,29 @@ class TorchLayout(FileLayout):
         Raises:
             CheckpointError: if only some of the projections have a LayerScale.
         """
-        arrays, names = source.arrays, set(source.arrays)
-        for scale, scaled in SCALED.items():
-            pattern = re.escape(self.modules.get(scale, "")).replace(r"\{\}", r"(\d+)")
-            for name in filter(source.has_numbers, list(arrays)):
-                if match := re.fullmatch(pattern, name):
-                    module, gamma = self.modules[scaled].format(match[1]), arrays[name]
-                    targets = [n for n in (f"{module}.weight", f"{module}.bias") if n in arrays]
-                    fits = [arrays[target].shape[:1] == gamma.shape for target in targets]
-                    if len(targets) == 2 and all(fits) and all(map(source.has_numbers, targets)):
-                        for target in targets:
-                            arrays[target] = (arrays[target].T * gamma).T
-                        del arrays[name]
-        scales = {
-            self.modules[scale].format(block)
+        arrays = source.arrays
+        places = [
+            (self.modules[scale].format(block), self.modules[scaled].format(block))
             for scale, scaled in SCALED.items()
             if scale in self.modules
-            for block in range(len(names))
-            if f"{self.modules[scaled].format(block)}.weight" in names
-        }
-        missing = sorted(scales - names) if scales & names else []
-        if missing:
+            for block in range(len(arrays))
+            if f"{self.modules[scaled].format(block)}.weight" in arrays
+        ]
+        missing = sorted(scale for scale, _ in places if scale not in arrays)
+        if 0 < len(missing) < len(places):
             raise CheckpointError(
                 f"{source.path} lacks some of its LayerScale: {', '.join(missing)}. Nothing was "
                 "loaded.",
                 missing,
             )
+        for scale, module in places:
+            targets = [f"{module}.weight", f"{module}.bias"]
+            if all(map(source.has_numbers, (scale, *targets))):
+                gamma = arrays[scale]
+                if all(arrays[target].shape[:1] == gamma.shape for target in targets):
+                    for target in targets:
+                        arrays[target] = (arrays[target].T * gamma).T
+                    del arrays[scale]
         positions = self.modules[POSITION_TABLE]
         if len(source.shapes.get(positions, ())) == 2:
             arrays[positions] = arrays[positions][None]
@@ -315,3 +312,7 @@ class TimmLayout(TorchLayout):
     tables = (TABLE, {**TABLE, "reg": "register_tokens"})
     classifier = "head"
     unused = ("mask_token",)
+
+
+# In the order in which they are tried.
+TORCH_FORMATS = (HuggingFaceDINOv2Layout, HuggingFaceSigLIPLayout, HuggingFaceLayout, TimmLayout)

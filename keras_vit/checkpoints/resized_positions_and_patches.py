@@ -34,11 +34,10 @@ def normalization_of(
         CheckpointError: if they are not known, or are no three numbers.
     """
     if mean is not None or std is not None:
-        return _of_units(_checked(mean, std, "the arguments `mean` and `std`", source), source)
+        return _checked(mean, std, "the arguments `mean` and `std`", source)
     config = source.config.get("pretrained_cfg", source.config)
     if isinstance(config, Mapping) and {"mean", "std"} & set(config):
-        found = _checked(config.get("mean"), config.get("std"), "config.json", source)
-        return _of_units(found, source)
+        return _checked(config.get("mean"), config.get("std"), "config.json", source)
     preprocessor = json_beside(source.path, PREPROCESSOR)
     if preprocessor is None:
         processor = json_beside(source.path, "processor_config.json") or {}
@@ -70,20 +69,10 @@ def _of_preprocessor(config, source):
             f"Received: {factor!r}. Nothing was loaded."
         )
     # They normalize pixels of 0 to 255, times the factor; 1 / 255 in decimals is not exact.
-    return _of_units(_checked(mean, std, PREPROCESSOR, source) / round(255 * factor, 9), source)
+    return _checked(mean, std, PREPROCESSOR, source, round(255 * factor, 9))
 
 
-def _of_units(normalization, source):
-    if normalization.max() > 1:
-        raise CheckpointError(
-            f"Expected for {source.path} a mean and std of red, green and blue in units of [0, 1]. "
-            f"Received: {normalization.tolist()}. Divide values of 0..255 by 255. Nothing was "
-            "loaded."
-        )
-    return normalization
-
-
-def _checked(mean, std, origin, source):
+def _checked(mean, std, origin, source, unit=1.0):
     try:
         values = np.array([mean, std], np.float64)
     except (TypeError, ValueError):
@@ -93,6 +82,12 @@ def _checked(mean, std, origin, source):
             f"{source.path} cannot be loaded so. Expected in {origin} a mean and a "
             f"positive std of red, green and blue, in units of [0, 1]. Received: mean={mean!r}, "
             f"std={std!r}. Nothing was loaded."
+        )
+    values /= unit
+    if values.max() > 1:
+        raise CheckpointError(
+            f"Expected for {source.path} a mean and std of red, green and blue in units of [0, 1]. "
+            f"Received: {values.tolist()}. Divide values of 0..255 by 255. Nothing was loaded."
         )
     return values
 

@@ -13,6 +13,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.layers.attention import MultiHeadAttention
+from keras_vit.layers.position_embeddings import PositionEmbedding
 from keras_vit.models.find_and_replace_layers import inner_layers
 from keras_vit.models.resnets import ResNetV2
 from keras_vit.models.vision_transformer import VisionTransformer
@@ -65,22 +66,14 @@ _OF_RESNET_V2 = (
 
 
 @dataclass(frozen=True)
-class PositionTable:
-    """The grid of a table of position embeddings, to resize it."""
-
-    grid_size: tuple[int, int]  # (rows, columns) of the model
-    class_token: bool  # whether the first entry belongs to the class token
-
-
-@dataclass(frozen=True)
 class Weight:
     """One variable of a model and its array in the original's files."""
 
     name: str  # the published one
     variable: keras.Variable
     shape: tuple[int, ...]  # the published one, which may split or join the variable's axes
-    # Of position embeddings in raster order the table, of rows alone 0, of columns alone 1.
-    positions: PositionTable | int | None = None
+    # Of position embeddings in raster order the layer, of rows alone 0, of columns alone 1.
+    positions: PositionEmbedding | int | None = None
 
     def value(self) -> np.ndarray:
         """Returns the variable as a float32 array of the published shape."""
@@ -132,5 +125,5 @@ def _shape(name, shape, layer, outer):
 
 def _positions(name, layer):
     if name.endswith("/pos_embedding"):
-        return PositionTable(layer.grid_size, layer.class_token)
+        return layer
     return {"rows": 0, "columns": 1}.get(name.rpartition("posembed_input/")[2])

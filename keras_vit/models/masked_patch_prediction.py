@@ -66,43 +66,26 @@ def targets_of(target: str, patches: Tensor) -> Tensor:
     return color_classes((ops.reshape(means, (-1, count, cells**2, channels)) + 1) / 2)
 
 
-@keras.saving.register_keras_serializable(package="keras_vit")
-class PatchLoss(Layer):
-    """Compares predictions with what the patches are in the image.
+def patch_losses(target: str, patches: Tensor, positions: Tensor, predictions: Tensor) -> Tensor:
+    """Compares predictions with the patches of the image.
 
-    Call arguments:
-        images: (batch, height, width, 3) float32 in [-1, 1].
-        positions: (batch, predicted) int indices of patches.
-        predictions: (batch, predicted, units), compared by cross-entropy, or pixels by their mean
+    Args:
+        target: one of `TARGETS`: colors are compared by cross-entropy, pixels by their mean
             squared error.
+        patches: (batch, patches, size, size, 3) float32 in [-1, 1].
+        positions: (batch, predicted) int indices of patches.
+        predictions: (batch, predicted, units) float32.
 
     Returns:
         (batch, predicted) float32 losses.
     """
-
-    def __init__(
-        self, target: str, grid_size: tuple[int, int], patch_size: int, **kwargs: Any
-    ) -> None:
-        super().__init__(**{**kwargs, "dtype": "float32"})
-        self.target = target
-        self.grid_size = (grid_size[0], grid_size[1])
-        self.patch_size = patch_size
-
-    def call(self, images: Tensor, positions: Tensor, predictions: Tensor) -> Tensor:
-        patches = cut_patches(images, self.grid_size, self.patch_size)
-        places = positions[..., None]
-        targets = ops.take_along_axis(targets_of(self.target, patches), places, axis=1)
-        cells = TARGETS[self.target]
-        if cells is None:
-            return keras.losses.mean_squared_error(targets, predictions)
-        logits = ops.reshape(predictions, (-1, positions.shape[1], cells**2, COLORS))
-        by_cell = keras.losses.sparse_categorical_crossentropy(targets, logits, from_logits=True)
-        return ops.mean(by_cell, axis=-1)
-
-    def compute_output_spec(
-        self, images: Tensor, positions: Tensor, predictions: Tensor
-    ) -> keras.KerasTensor:
-        return keras.KerasTensor(positions.shape, dtype="float32")
+    targets = ops.take_along_axis(targets_of(target, patches), positions[..., None], axis=1)
+    cells = TARGETS[target]
+    if cells is None:
+        return ops.mean(ops.square(targets - predictions), axis=-1)
+    logits = ops.reshape(predictions, (-1, positions.shape[1], cells**2, COLORS))
+    by_cell = ops.sparse_categorical_crossentropy(targets, logits, from_logits=True)
+    return ops.mean(by_cell, axis=-1)
 
 
 class Corruption(NamedTuple):
@@ -251,13 +234,10 @@ class MaskedPatchPrediction(ImageModel):
         places = (positions + model.num_prefix_tokens)[..., None]
         tokens = ops.take_along_axis(tokens, places, axis=1)
         predictions = keras.layers.Dense(
-            units_of(target, size),
-            kernel_initializer="zeros",
-            dtype="float32",
-            name="prediction",
+            units_of(target, size), kernel_initializer="zeros", dtype="float32", name="prediction"
         )(tokens)
-        compare = PatchLoss(target, model.grid_size, size, name="patch_loss")
-        losses = compare(model.input, positions, predictions)
+        patches = cut_patches(model.input, model.grid_size, size)
+        losses = patch_losses(target, patches, positions, predictions)
         super().__init__(
             model.input,
             {"positions": positions, "predictions": predictions, "losses": losses},

@@ -5,15 +5,8 @@ from typing import Any
 
 import keras
 
+from keras_vit import layers
 from keras_vit.initializers import he_normal_fan_out
-from keras_vit.layers import (
-    AxialUnit,
-    BiTUnit,
-    GroupNormalization,
-    HybridUnit,
-    RootPooling,
-    StandardizedConv2D,
-)
 from keras_vit.layers.axial import batch_normalization
 from keras_vit.layers.map_head_and_classifier import classification_head
 from keras_vit.models.argument_ranges import as_height_width, checked
@@ -36,12 +29,12 @@ def hybrid_stem(
     units of each stage, it is that of the root alone. `width_factor` multiplies the channels.
     """
     width = int(64 * width_factor)
-    x = StandardizedConv2D(width, 7, strides=2, name="conv_root", dtype=dtype)(images)
-    x = GroupNormalization(name="gn_root", dtype=dtype)(x)
+    x = layers.StandardizedConv2D(width, 7, strides=2, name="conv_root", dtype=dtype)(images)
+    x = layers.GroupNormalization(name="gn_root", dtype=dtype)(x)
     x = keras.layers.Activation("relu", name="relu_root", dtype=dtype)(x)
     pool = keras.layers.MaxPooling2D(3, 2, "same", "channels_last", name="pool_root", dtype=dtype)
     x = pool(x)
-    return _stages(x, num_layers, "{}", {}, HybridUnit, width, dtype=dtype)
+    return _stages(x, num_layers, "{}", {}, layers.HybridUnit, width, dtype=dtype)
 
 
 def _stages(x, num_layers, number, endpoints, unit_of, filters, **arguments):
@@ -94,11 +87,11 @@ class ResNetV2(ImageModel):
         arguments = checked(locals())
         images, x, policy = _padded_images(arguments, dtype)
         width, own = int(64 * width_factor), {"dtype": policy}
-        x = StandardizedConv2D(width, 7, 2, "valid", "bit", name="conv_root", **own)(x)
-        x = RootPooling(pool_padding, name="pool_root", **own)(x)
+        x = layers.StandardizedConv2D(width, 7, 2, "valid", "bit", name="conv_root", **own)(x)
+        x = layers.RootPooling(pool_padding, name="pool_root", **own)(x)
         endpoints = {"stem": x}
-        x = _stages(x, arguments["num_layers"], "{:02d}", endpoints, BiTUnit, width, **own)
-        x = GroupNormalization(1e-5, name="group_norm", **own)(x)
+        x = _stages(x, arguments["num_layers"], "{:02d}", endpoints, layers.BiTUnit, width, **own)
+        x = layers.GroupNormalization(1e-5, name="group_norm", **own)(x)
         x = keras.layers.Activation("relu", name="relu", **own)(x)
         endpoints |= _pooled_head(x, policy, arguments)
         super().__init__(images, endpoints, arguments, policy, name, trainable)
@@ -151,14 +144,14 @@ class AxialResNet(ImageModel):
         )(x)
         x = batch_normalization("bn_root", dtype=policy)(x)
         x = keras.layers.Activation("relu", name="relu_root", dtype=policy)(x)
-        x = RootPooling(name="pool_root", dtype=policy)(x)
+        x = layers.RootPooling(name="pool_root", dtype=policy)(x)
         endpoints = {"stem": x}
         unit = {
             "filters": int(128 * width_factor),
             "num_groups": arguments["num_groups"],
             "dtype": policy,
         }
-        x = _stages(x, arguments["num_layers"], "{}", endpoints, AxialUnit, **unit)
+        x = _stages(x, arguments["num_layers"], "{}", endpoints, layers.AxialUnit, **unit)
         endpoints |= _pooled_head(x, policy, arguments)
         super().__init__(images, endpoints, arguments, policy, name, trainable)
 

@@ -7,25 +7,11 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_vit import layers
 from keras_vit.initializers import VarianceScaling
-from keras_vit.layers import (
-    AxialEncoderBlock,
-    ClassToken,
-    Dropout,
-    EncoderBlock,
-    FlattenGrid,
-    LayerNormalization,
-    MAPHead,
-    PatchEmbedding,
-    RegisterTokens,
-)
 from keras_vit.layers.map_head_and_classifier import classification_head
 from keras_vit.layers.positions_2d_and_sincos import POSITION_EMBEDDINGS
-from keras_vit.models.argument_ranges import (
-    WITH_CLASS_TOKEN,
-    as_height_width,
-    checked,
-)
+from keras_vit.models.argument_ranges import WITH_CLASS_TOKEN, as_height_width, checked
 from keras_vit.models.encoder_views import EncoderViews
 from keras_vit.models.resnets import hybrid_stem
 from keras_vit.type_hints import ImageSize, Tensor
@@ -133,7 +119,8 @@ def _forward(images: Tensor, dtype: keras.DTypePolicy, a: SimpleNamespace):
     Returns (the endpoints, a dict in this order; the tokens that enter each block, a list).
     """
     features = hybrid_stem(images, dtype, **a.resnet) if a.resnet else images
-    stem = PatchEmbedding(a.hidden_size, a.patch_size, name="embedding", dtype=dtype)(features)
+    embed = layers.PatchEmbedding(a.hidden_size, a.patch_size, name="embedding", dtype=dtype)
+    stem = embed(features)
     grid_size = stem.shape[1:3]
     class_token = a.classifier in WITH_CLASS_TOKEN
     placement = a.position_placement if a.position_embedding in POSITION_EMBEDDINGS else None
@@ -142,20 +129,21 @@ def _forward(images: Tensor, dtype: keras.DTypePolicy, a: SimpleNamespace):
         embedding = POSITION_EMBEDDINGS[a.position_embedding]
         return embedding(grid_size, class_token, name=name, dtype=dtype)
 
-    x = FlattenGrid(name="tokens", dtype=dtype)(stem)
+    x = layers.FlattenGrid(name="tokens", dtype=dtype)(stem)
     if class_token:
-        x = ClassToken(name="class_token", dtype=dtype)(x)
+        x = layers.ClassToken(name="class_token", dtype=dtype)(x)
     if placement == "stem":
         x = positions()(x)  # equation 1
     if a.register_tokens:
         registers = {"num_tokens": a.register_tokens, "start": int(class_token)}
-        x = RegisterTokens(**registers, name="register_tokens", dtype=dtype)(x)
+        x = layers.RegisterTokens(**registers, name="register_tokens", dtype=dtype)(x)
     if a.dropout_rate > 0:
-        x = Dropout(a.dropout_rate, name="dropout", dtype=dtype)(x)
+        x = layers.Dropout(a.dropout_rate, name="dropout", dtype=dtype)(x)
     endpoints = {"stem": stem, "embedded": x}
 
     shared_positions = positions() if placement == "shared" else None
-    block_of = EncoderBlock if a.attention == "global" else partial(AxialEncoderBlock, grid_size)
+    axial = partial(layers.AxialEncoderBlock, grid_size)
+    block_of = axial if a.attention == "axial" else layers.EncoderBlock
     block_inputs = []
     for index in range(a.num_layers):
         if placement == "every":
@@ -180,7 +168,7 @@ def _forward(images: Tensor, dtype: keras.DTypePolicy, a: SimpleNamespace):
         x = block(x)  # equations 2 and 3
         endpoints[f"block_{index:02d}"] = x
 
-    norm = LayerNormalization(a.layer_norm_epsilon, name="encoder_norm", dtype=dtype)
+    norm = layers.LayerNormalization(a.layer_norm_epsilon, name="encoder_norm", dtype=dtype)
     endpoints["encoded"] = x = norm(x)
     start = int(class_token) + a.register_tokens
     patches = x[:, start:] if start else x
@@ -197,7 +185,7 @@ def _forward(images: Tensor, dtype: keras.DTypePolicy, a: SimpleNamespace):
         x = mean(patches)
     elif a.classifier == "map":
         sizes = (a.num_heads, a.mlp_dim, a.gelu, a.layer_norm_epsilon)
-        x = MAPHead(*sizes, name="pool", dtype=dtype)(patches)
+        x = layers.MAPHead(*sizes, name="pool", dtype=dtype)(patches)
     else:
         x = patches
     if a.representation_size:

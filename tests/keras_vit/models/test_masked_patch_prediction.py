@@ -65,10 +65,11 @@ def test_losses_are_those_at_the_positions():
     rng, positions = np.random.default_rng(1), np.array([[0, 7], [3, 23], [11, 2], [5, 6]], "int32")
     patch = IMAGES[1, 12:16, 20:24]  # number 23
     pixels = rng.standard_normal((4, 2, 48), "float32")
-    losses = to_numpy(module.PatchLoss("pixels", (4, 6), 4)(IMAGES, positions, pixels))
+    patches = module.cut_patches(IMAGES, (4, 6), 4)
+    losses = to_numpy(module.patch_losses("pixels", patches, positions, pixels))
     assert losses[1, 1] == pytest.approx(((patch.ravel() - pixels[1, 1]) ** 2).mean(), rel=1e-5)
     logits = rng.standard_normal((4, 2, 512), "float32")
-    losses = to_numpy(module.PatchLoss("mean_color", (4, 6), 4)(IMAGES, positions, logits))
+    losses = to_numpy(module.patch_losses("mean_color", patches, positions, logits))
     chosen = int(to_numpy(module.color_classes((patch.mean((0, 1)) + 1) / 2)))
     expected = np.log(np.exp(logits[1, 1]).sum()) - logits[1, 1, chosen]
     assert losses[1, 1] == pytest.approx(expected, rel=1e-5)

@@ -2,17 +2,15 @@
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import keras
 
 from keras_vit import models, variants
-from keras_vit.models.argument_ranges import (
-    WITH_CLASS_TOKEN,
-    as_height_width,
-    checked,
-)
+from keras_vit.models.argument_ranges import WITH_CLASS_TOKEN, as_height_width, checked
 
 # A multiplication and an addition; a backward pass costs two forward passes.
 FLOPS_PER_MAC = 2
@@ -111,7 +109,7 @@ def costs(model: str | keras.Model, **arguments: Any) -> Costs:
         raise ValueError(f"Expected {expected}. Received: {', '.join(unknown)}")
     defaults = {name: parameter.default for name, parameter in parameters.items()}
     merged = {**defaults, **given, **arguments}
-    return Costs(_COUNTERS[class_name](**merged | checked(merged)))
+    return Costs(_COUNTERS[class_name](SimpleNamespace(**merged | checked(merged))))
 
 
 def _dense(inputs, outputs, rows=1, executed=None):
@@ -140,81 +138,76 @@ def _mlp(width, mlp_dim, tokens, executed=None):
     return first + _dense(mlp_dim, width, tokens, executed)
 
 
-def _encoder(arguments, grid, tokens):
+def _encoder(a, grid, tokens):
     """Returns the `Cost` of all attention, all MLPs and all of the encoder's norms."""
-    width, depth = arguments["hidden_size"], arguments["num_layers"]
-    attention = functools.partial(
-        _attention,
-        width,
-        arguments["num_heads"],
-        relative=arguments["position_embedding"] == "relative",
-    )
-    mlp = functools.partial(_mlp, width, arguments["mlp_dim"], tokens)
-    if arguments["attention"] == "axial":
+    width, depth = a.hidden_size, a.num_layers
+    relative = a.position_embedding == "relative"
+    attention = functools.partial(_attention, width, a.num_heads, relative=relative)
+    mlp = functools.partial(_mlp, width, a.mlp_dim, tokens)
+    if a.attention == "axial":
         rows, columns = grid
         by_line = attention(columns, sequences=rows) + attention(rows, sequences=columns)
         return by_line * depth, mlp() * (2 * depth), Cost(2 * width) * (4 * depth + 1)
-    queries = 1 if arguments["classifier"] == "token" else tokens
+    queries = 1 if a.classifier == "token" else tokens
     every, every_mlp = attention(tokens) * (depth - 1), mlp() * (depth - 1)
     norms = Cost(2 * width) * (2 * depth + 1)
     return every + attention(tokens, queries=queries), every_mlp + mlp(queries), norms
 
 
-def _positions(arguments, grid, tokens):
-    width, (rows, columns) = arguments["hidden_size"], grid
+def _positions(a, grid, tokens):
+    width, (rows, columns) = a.hidden_size, grid
     prefix = tokens - rows * columns
-    table = {
+    tables = {
         "learned_1d": tokens * width,
         "learned_2d": (rows + columns) * width // 2 + prefix * width,
-    }.get(arguments["position_embedding"], 0)
-    every = arguments["position_placement"] == "every"
-    return Cost(table * (arguments["num_layers"] if every else 1))
+    }
+    count = a.num_layers if a.position_placement == "every" else 1
+    return Cost(tables.get(a.position_embedding, 0)) * count
 
 
-def _head(arguments, tokens):
+def _head(a, tokens):
     """Returns the `Cost` of pooling, the hidden layer and the head, and of their norms."""
-    width, classifier = arguments["hidden_size"], arguments["classifier"]
-    head, norm = Cost(), Cost()
-    if classifier == "map":
+    width, head, norm = a.hidden_size, Cost(), Cost()
+    if a.classifier == "map":
         head = Cost(width, 2 * tokens * width, 2 * tokens * width)
         head += _dense(width, width) * 2 + _dense(width, width, tokens) * 2
-        head += _mlp(width, arguments["mlp_dim"], 1)
+        head += _mlp(width, a.mlp_dim, 1)
         norm = Cost(2 * width)
-    inputs = 2 * width if classifier == "token_gap" else width
-    for units in filter(None, (arguments["representation_size"], arguments["num_classes"])):
-        head += _dense(inputs, units, tokens if classifier == "unpooled" else 1)
+    inputs = 2 * width if a.classifier == "token_gap" else width
+    for units in filter(None, (a.representation_size, a.num_classes)):
+        head += _dense(inputs, units, tokens if a.classifier == "unpooled" else 1)
         inputs = units
     return head, norm
 
 
-def _vision_transformer(**arguments):
+def _vision_transformer(a):
     """Counts a `VisionTransformer` of its constructor's arguments. Returns {layer type: `Cost`}.
 
     For a model of images and one global attention over N patches and T tokens this
     is 3 P^2 N D + L (4 T D^2 + 2 T^2 D + 2 T D M) and the head.
     """
-    width, patch = arguments["hidden_size"], arguments["patch_size"]
-    stem = _ResNet(arguments["image_size"], arguments["in_channels"], _same_padding)
-    if arguments["resnet"]:
-        stem.add(**arguments["resnet"], pre_activation=False)
-    grid = (stem.height // patch, stem.width // patch)
-    patches = grid[0] * grid[1]
+    width, patch = a.hidden_size, a.patch_size
+    stem = _ResNet(a, pre_activation=False)
+    if a.resnet:
+        stem.add(**a.resnet)
+    height, columns = (side // patch for side in stem.size)
+    patches = height * columns
     if not patches:
         raise ValueError(
             f"Expected images of at least one patch of {patch} x {patch}. Received: features of "
-            f"{stem.height} x {stem.width}."
+            f"{stem.size[0]} x {stem.size[1]}."
         )
-    class_token = arguments["classifier"] in WITH_CLASS_TOKEN
-    tokens = patches + class_token
-    registers = arguments["register_tokens"]
-    attention, mlp, encoder_norm = _encoder(arguments, grid, tokens + registers)
-    head, head_norm = _head(arguments, tokens)
+    grid = (height, columns)
+    class_token = a.classifier in WITH_CLASS_TOKEN
+    tokens, registers = patches + class_token, a.register_tokens
+    attention, mlp, encoder_norm = _encoder(a, grid, tokens + registers)
+    head, head_norm = _head(a, tokens)
     return {
         "convolution": stem.convolutions,
         "patch embedding": _dense(patch**2 * stem.channels, width, patches),
         "class token": Cost(width * class_token),
         "register tokens": Cost(registers * width),
-        "position embedding": _positions(arguments, grid, tokens),
+        "position embedding": _positions(a, grid, tokens),
         "attention": attention,
         "MLP": mlp,
         "normalization": stem.normalization + encoder_norm + head_norm,
@@ -222,88 +215,72 @@ def _vision_transformer(**arguments):
     }
 
 
-def _taps(size, kernel_size, strides, output_size, padding_before):
-    """Returns how many inputs, not padding, a convolution reads along an axis for all outputs."""
-    firsts = (output * strides - padding_before for output in range(output_size))
-    return sum(max(min(first + kernel_size, size) - max(first, 0), 0) for first in firsts)
-
-
-def _same_padding(size, kernel_size, strides):
-    """Returns (output size, zeros before) of "same" padding along one axis."""
-    output_size = -(-size // strides)
-    total = max((output_size - 1) * strides + kernel_size - size, 0)
-    return output_size, total // 2
-
-
-def _symmetric_padding(size, kernel_size, strides):
-    before = kernel_size // 2
-    return (size + 2 * before - kernel_size) // strides + 1, before
-
-
 class _ResNet:
-    """Follows an image through a ResNet and adds up the cost."""
+    """Follows an image through a ResNet and adds up the cost.
 
-    def __init__(self, image_size, in_channels, padding):
-        self.height, self.width = as_height_width(image_size)
-        self.channels = in_channels
-        self.padding = padding
+    With `pre_activation` it is BiT's, which pads as much on either side; else a hybrid's.
+    """
+
+    def __init__(self, a, pre_activation):
+        self.size, self.channels = as_height_width(a.image_size), a.in_channels
+        self.pre_activation = pre_activation
         self.convolutions = self.normalization = Cost()
 
-    def add(self, num_layers, width_factor, pre_activation):
+    def add(self, num_layers, width_factor):
         """Adds the root and the stages of bottleneck units."""
         root = int(64 * width_factor)
         self.convolve(root, 7, 2)
-        if not pre_activation:
+        if not self.pre_activation:
             self.normalize(root)
-        # Max-pooling halves the feature map.
-        self.height, self.width = (self.padding(s, 3, 2)[0] for s in (self.height, self.width))
+        self.size = [-(-side // 2) for side in self.size]  # max-pooling
         for stage, units in enumerate(num_layers):
             for unit in range(units):
-                self.unit(root * 2**stage, 2 if stage and not unit else 1, pre_activation)
-        if pre_activation:
+                self.unit(root * 2**stage, 2 if stage and not unit else 1)
+        if self.pre_activation:
             self.normalize(self.channels)
 
     def convolve(self, filters, kernel_size, strides):
         """Adds a convolution without bias and moves on to its output."""
         kernel, macs = kernel_size**2 * self.channels * filters, self.channels * filters
-        outputs = []
-        for size in (self.height, self.width):
-            output, before = self.padding(size, kernel_size, strides)
-            macs *= _taps(size, kernel_size, strides, output, before)
-            outputs.append(output)
-        self.height, self.width = outputs
-        self.convolutions += Cost(kernel, macs, kernel * self.height * self.width)
-        self.channels = filters
+        outputs = [-(-side // strides) for side in self.size]
+        for side, output in zip(self.size, outputs, strict=True):
+            before = max((output - 1) * strides + kernel_size - side, 0) // 2
+            before = kernel_size // 2 if self.pre_activation else before
+            firsts = (place * strides - before for place in range(output))
+            # How many inputs, not padding, are read along the axis for all outputs.
+            macs *= sum(max(min(first + kernel_size, side) - max(first, 0), 0) for first in firsts)
+        self.convolutions += Cost(kernel, macs, kernel * math.prod(outputs))
+        self.size, self.channels = outputs, filters
 
     def normalize(self, *channels):
         self.normalization += Cost(2 * sum(channels))
 
-    def unit(self, filters, strides, pre_activation):
+    def unit(self, filters, strides):
         """Adds a bottleneck unit; see `keras_vit.layers.BottleneckUnit`."""
-        start, width = (self.height, self.width, self.channels), 4 * filters
-        self.normalize(filters, filters, self.channels if pre_activation else width)
+        start, width = (self.size, self.channels), 4 * filters
+        self.normalize(filters, filters, self.channels if self.pre_activation else width)
         if strides != 1 or self.channels != width:
             self.convolve(width, 1, strides)
-            if not pre_activation:
+            if not self.pre_activation:
                 self.normalize(width)
-        self.height, self.width, self.channels = start
+        self.size, self.channels = start
         self.convolve(filters, 1, 1)
         self.convolve(filters, 3, strides)
         self.convolve(width, 1, 1)
 
 
-def _resnet_v2(image_size, num_layers, width_factor, num_classes, in_channels, **_):
+def _resnet_v2(a):
     """Counts a `ResNetV2` of its constructor's arguments. Returns {layer type: `Cost`}."""
-    body = _ResNet(image_size, in_channels, _symmetric_padding)
-    body.add(num_layers, width_factor, pre_activation=True)
+    body = _ResNet(a, pre_activation=True)
+    body.add(a.num_layers, a.width_factor)
     return {
         "convolution": body.convolutions,
         "normalization": body.normalization,
-        "head": Cost() if num_classes is None else _dense(body.channels, num_classes),
+        "head": Cost() if a.num_classes is None else _dense(body.channels, a.num_classes),
     }
 
 
-_COUNTERS: dict[str, Callable[..., dict[str, Cost]]] = {
+_COUNTERS: dict[str, Callable[[Any], dict[str, Cost]]] = {
     "ResNetV2": _resnet_v2,
     "VisionTransformer": _vision_transformer,
 }

@@ -50,10 +50,7 @@ def refuse_unknown(arguments: Mapping[str, Any], known: Collection[str]) -> None
 def did_you_mean(word: str, known: Iterable[str], meant: Mapping[str, str] | None = None) -> str:
     """Returns "Did you mean …? " with a known word that is longer or close, in any case, or "".
 
-    Args:
-        word: received.
-        known: the words that there are.
-        meant: {known word: what is shown for it}; None shows the words.
+    `meant` is {known word: what is shown for it}; None shows the words.
     """
     word, ours = word.lower(), {each.lower(): meant[each] if meant else each for each in known}
     longer = [each for each in ours if len(word) > 3 and each.startswith(word)]

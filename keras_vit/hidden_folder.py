@@ -23,10 +23,8 @@ def hidden_folder(path: str | os.PathLike) -> Iterator[Path]:
     """Yields a new folder beside `path`, which is removed at the end.
 
     What is written there is then renamed to `path`. Removes first the folders that killed
-    processes left for the same `path`.
-
-    Raises:
-        OSError: if the folder around `path` does not exist or cannot be written.
+    processes left for the same `path`. Raises OSError if the folder around `path` does not exist
+    or cannot be written.
     """
     path = Path(path)
     remove_unfinished(path.parent, path.name)

@@ -40,10 +40,9 @@ def create_model(
         num_classes: int, or None for the representation alone.
         image_size: int or (height, width), in pixels; None for that of timm's name
             ("deit_base_patch16_384"), or else 224.
-        weights: None for the original's random initialization, or the path or
-            published name of a checkpoint, "augreg/B_16" for example: see
-            `keras_vit.list_weights` and `keras_vit.checkpoints.load_weights`. A head of
-            another size is left as initialized.
+        weights: None for the original's random initialization, or the path or published name of a
+            checkpoint, "augreg/B_16" for example: see `keras_vit.list_weights` and
+            `keras_vit.checkpoints.load_weights`. A head of another size is left as initialized.
         **overrides: further constructor arguments of the model's class.
 
     Returns:

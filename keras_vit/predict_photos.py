@@ -82,15 +82,9 @@ def predict(
 def most_probable(logits: Tensor, activation: str, top: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns the numbers of the `top` classes of each row, best first, and their probabilities.
 
-    Both are (images, top). Logits whose probabilities round to the same are in their own order.
-
-    Args:
-        logits: (images, classes); probabilities if `activation` is "none".
-        activation: "softmax", "sigmoid" or "none".
-        top: int, at least 1.
-
-    Raises:
-        ValueError: for a logit that is not finite, or more than one row of them for an image.
+    Both are (images, top). Logits, (images, classes), whose probabilities round to the same are in
+    their own order; with `activation` "none" instead of "softmax" or "sigmoid" they are
+    probabilities. Raises ValueError for one that is not finite, or more than one row for an image.
     """
     logits = ops.convert_to_numpy(logits)
     if logits.ndim != 2:

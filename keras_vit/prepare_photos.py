@@ -159,8 +159,7 @@ def prepare_photo(photo: Tensor, operations: str) -> np.ndarray:
 def parsed_operations(operations: str) -> list[tuple[str, dict[str, Any]]]:
     """Returns the operations of `prepare_photo`, each by its name and all of its arguments.
 
-    Raises:
-        ValueError: for another operation.
+    Raises ValueError for another operation.
     """
     parsed = []
     for part in operations.split("|"):

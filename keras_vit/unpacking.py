@@ -14,9 +14,8 @@ _HARMLESS = 2**24
 def open_archive(file: BinaryIO) -> zipfile.ZipFile:
     """Opens a zip archive, whose members may be read into memory.
 
-    Raises:
-        ValueError: if its members claim far more bytes than the file has.
-        zipfile.BadZipFile, OSError: if it cannot be read.
+    Raises ValueError if they claim far more bytes than the file has, and zipfile.BadZipFile or
+    OSError if it cannot be read.
     """
     archive = zipfile.ZipFile(file)
     file.seek(0, os.SEEK_END)

@@ -1,8 +1,7 @@
 """The arguments of a model by its name: Table 1 and its relatives, as data.
 
-A name is a size and a patch size in pixels, "ViT-B/16"; a hybrid puts its ResNet
-in front, "R50+ViT-B/16", where the number after the slash is the stride of the
-whole, as in the paper.
+A name is a size and a patch size in pixels, "ViT-B/16"; a hybrid puts its ResNet in front,
+"R50+ViT-B/16", where the number after the slash is the stride of the whole, as in the paper.
 """
 
 import re

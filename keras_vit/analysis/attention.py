@@ -60,8 +60,7 @@ def attention_maps(model: VisionTransformer, images: Tensor) -> Tensor:
 def by_batch(model: keras.Model, images: Tensor, batch_size: int) -> np.ndarray:
     """Returns a model's output for images, computed `batch_size` images at a time.
 
-    Raises:
-        ValueError: if there is no image, or values lie outside of [-1, 1].
+    Raises ValueError if there is no image, or values lie outside of [-1, 1].
     """
     if len(images) == 0:
         raise ValueError("Expected at least one image. Received: 0 images.")

@@ -151,8 +151,7 @@ def position_similarity_figure(similarity: np.ndarray) -> "Figure":
     """Draws the tile of similarities of every patch (Figure 7 center).
 
     Args:
-        similarity: (rows, columns, rows, columns) in [-1, 1], from
-            `position_similarity`.
+        similarity: (rows, columns, rows, columns) in [-1, 1], from `position_similarity`.
     """
     rows, columns = similarity.shape[:2]
     figure, axes = _grid_figure(rows, columns, cell=0.55)

@@ -15,8 +15,7 @@ class PrincipalFilters(NamedTuple):
 
     Attributes:
         filters: (components, height, width, channels) float array, each in [0, 1].
-        explained: (components,) float array, the share of the filters' variance
-            in each component.
+        explained: (components,) float array, the share of the filters' variance in each component.
     """
 
     filters: np.ndarray

@@ -50,7 +50,9 @@ def download(
     try:
         with urllib.request.urlopen(url, timeout=timeout) as response:
             # Before the download, if the server tells, and again after it.
-            _check_size(_stated_size(response), size_range)
+            stated_size = response.headers.get("Content-Length")
+            size = int(stated_size) if stated_size else None
+            _check_size(size, size_range)
             names = ("ETag", "Last-Modified", "Content-Length")
             stated = "|".join(response.headers.get(name, "") for name in names)
             version = hashlib.sha256(stated.encode()).hexdigest()[:16]
@@ -61,7 +63,7 @@ def download(
                 if path.exists():  # another process was faster
                     partial.unlink(missing_ok=True)
                     return path
-                _receive(url, response, file, timeout)
+                _receive(url, response, file, timeout, size or 0)
                 _check(partial, response.headers, size_range)
                 if fcntl is None:
                     file.close()  # Windows renames no open file.
@@ -77,14 +79,7 @@ def download(
     return path
 
 
-def _stated_size(response):
-    """Returns the bytes that the server says it sends, or None if it says none."""
-    stated = response.headers.get("Content-Length")
-    return int(stated) if stated else None
-
-
-def _receive(url, response, file, timeout):
-    size = _stated_size(response) or 0
+def _receive(url, response, file, timeout, size):
     done = file.seek(0, os.SEEK_END)
     if done and done == size:
         return

@@ -331,9 +331,7 @@ def url_of(name: str) -> str:
 
     More names than `list_weights()` has are those of AugReg's index, whose models may also be
     spelled as the others' ("augreg/ViT-B_16"), "gsam/ViT-B_16" and "bit/vtab/BiT-M-R50x1-run0-dtd".
-
-    Raises:
-        ValueError: if no checkpoint is published under such a name.
+    Raises ValueError if no checkpoint is published under such a name.
     """
     canonical = _canonical(name)
     if canonical in TABLE:

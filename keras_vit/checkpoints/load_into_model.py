@@ -81,19 +81,17 @@ def load_checkpoint(
 ) -> None:
     """Loads a published checkpoint into a model, all of it or nothing.
 
-    Reads the .npz files of the original (both generations of names), of AugReg,
-    of big_vision and of BiT, the safetensors of Hugging Face and of timm, and
-    models saved with `model.save`. The format is recognized from the arrays'
-    names. Position embeddings of another image size are resized, corners
-    aligned, by `keras_vit.checkpoints.resized_positions_and_patches`.
+    Reads the .npz files of the original (both generations of names), of AugReg, of big_vision and
+    of BiT, the safetensors of Hugging Face and of timm, and models saved with `model.save`. The
+    format is recognized from the arrays' names. Position embeddings of another image size are
+    resized, corners aligned, by `keras_vit.checkpoints.resized_positions_and_patches`.
 
     Args:
         model: a `VisionTransformer` or `ResNetV2`.
         path: the file, a directory that holds it, or a published name, which is
             downloaded: see `keras_vit.list_weights`.
-        skip: names of arrays, or of the modules before them, that are left as
-            they are: "head" for a head of another size, "pre_logits" to drop
-            pre-training's hidden layer.
+        skip: names of arrays, or of the modules before them, that are left as they are: "head" for
+            a head of another size, "pre_logits" to drop pre-training's hidden layer.
         position_grid: (rows, columns) of the file's position embeddings, needed
             only if the file does not state it and it is neither square nor the model's.
         mean: (r, g, b) in units of [0, 1], of a safetensors file: it was made for images

@@ -79,9 +79,7 @@ class Source:
 
 
 def open_source(path: str | os.PathLike) -> Source:
-    """Reads a .npz, .safetensors or .keras file.
-
-    Or a directory that Hugging Face's `save_pretrained` wrote, or a run directory of `keras-vit`.
+    """Reads a .npz, .safetensors or .keras file, or a directory of `save_pretrained` or a run.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -198,10 +196,9 @@ def _open_directory(path):
 
 
 def json_beside(path: str | os.PathLike, name: str) -> dict[str, Any] | None:
-    """Returns the object in a JSON file of a checkpoint's folder, or None if there is no file.
+    """Returns the object in a JSON file beside a checkpoint, or None if there is no file.
 
-    Raises:
-        CheckpointError: if it is damaged.
+    Raises CheckpointError if it is damaged.
     """
     file = Path(path).with_name(name)
     if not file.exists():

@@ -79,8 +79,7 @@ class FileLayout:
     def file_arrays(self, weights: Sequence[Weight]) -> list[FileArray]:
         """Returns the arrays that a file of this layout holds for a model's weights.
 
-        Raises:
-            CheckpointError: if the format has no place for one of the weights.
+        Raises CheckpointError if the format has no place for one of them.
         """
         raise NotImplementedError
 

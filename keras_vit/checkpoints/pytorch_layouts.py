@@ -72,8 +72,7 @@ class TorchLayout(FileLayout):
     def fold(self, source: Source) -> None:
         """Folds LayerScale into the projections; gives positions a batch axis.
 
-        Raises:
-            CheckpointError: if only some of the projections have a LayerScale.
+        Raises CheckpointError if only some of the projections have a LayerScale.
         """
         arrays = source.arrays
         places = [

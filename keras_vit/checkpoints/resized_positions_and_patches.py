@@ -28,10 +28,8 @@ def normalization_of(
 ) -> np.ndarray:
     """Returns the normalization of a PyTorch-format file: the caller's, or that of its folder.
 
-    There timm's config.json states it, or Hugging Face's preprocessor_config.json.
-
-    Raises:
-        CheckpointError: if they are not known, or are no three numbers.
+    There timm's config.json states it, or Hugging Face's preprocessor_config.json. Raises
+    CheckpointError if they are not known, or are no three numbers.
     """
     if mean is not None or std is not None:
         return _checked(mean, std, "the arguments `mean` and `std`", source)
@@ -142,10 +140,8 @@ def convert_patches(
 
     Leaves other shapes as they are, for the comparison with the model to refuse. `normalization`
     is of the images that the file was made for, None if they are in [-1, 1]. If `flexible`, a
-    kernel of another patch size is resized.
-
-    Raises:
-        CheckpointError: for a normalization and a kernel that is not of color images.
+    kernel of another patch size is resized. Raises CheckpointError for a normalization and a kernel
+    that is not of color images.
     """
     weight, bias, axes = layout.patch_arrays()
     is_kernel = source.has_numbers(weight) and source.arrays[weight].ndim == 4

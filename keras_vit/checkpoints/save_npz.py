@@ -19,9 +19,8 @@ def save_checkpoint(
 ) -> None:
     """Writes a model's weights as the original's .npz file, or BiT's.
 
-    A model that was loaded from such a file is written back as it was read, bit
-    for bit, with the same names, shapes and values. The file appears only when
-    it is complete.
+    A model that was loaded from such a file is written back as it was read, bit for bit, with the
+    same names, shapes and values. The file appears only when it is complete.
 
     Args:
         model: a `VisionTransformer` or `ResNetV2`.
@@ -72,11 +71,7 @@ def _layout_of(model):
 
 
 def require_finite(model: keras.Model) -> None:
-    """Refuses a model with weights that are not finite.
-
-    Raises:
-        ValueError: if a weight is NaN or infinite; it names the first of them.
-    """
+    """Raises ValueError if weights are NaN or infinite; it names the first of them."""
     wrong = [
         weight.path
         for weight in model.weights

@@ -82,11 +82,7 @@ class Weight:
 
 
 def weights_of(model: keras.Model) -> list[Weight]:
-    """Returns every variable of a `VisionTransformer` or `ResNetV2` under its published name.
-
-    Raises:
-        ValueError: if the model is of another class.
-    """
+    """Returns every variable under its published name; raises ValueError for another class."""
     if isinstance(model, VisionTransformer):
         names = _OF_VISION_TRANSFORMER
     elif isinstance(model, ResNetV2):

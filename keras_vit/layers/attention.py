@@ -50,14 +50,10 @@ class MultiHeadAttention(Layer):
         return ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
 
     def probabilities(self, tokens: Tensor, context: Tensor | None = None) -> Tensor:
-        """Returns A of equation 6.
+        """Returns A of equation 6, (batch, heads, queries, tokens) float32; rows sum to 1.
 
-        Args:
-            tokens: (batch or 1, queries, channels), which attend.
-            context: (batch, tokens, channels), attended to; `tokens` by default.
-
-        Returns:
-            (batch, heads, queries, tokens) float32; the last axis sums to 1.
+        `tokens`, (batch or 1, queries, channels), attend to `context`, (batch, tokens, channels),
+        by default to themselves.
         """
         query = self.project(self.query, tokens) * self.scale
         key = self.project(self.key, tokens if context is None else context)

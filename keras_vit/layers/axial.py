@@ -80,12 +80,11 @@ def batch_normalization(
 class AxialAttention(Layer):
     """Attention within the columns or within the rows of a feature map.
 
-    Queries, keys and values each meet a learned embedding of their distance:
-    query i and key j have the logit q_i·k_j + q_i·r^q(i - j) + k_j·r^k(j - i),
-    not divided by the root of the size. The output of query i is the weighted sum of
-    v_j and r^v(i - j). Queries, keys and values, each of the three summands of the
-    logits and both of the output are batch normalized. In a group of c output
-    channels, values have c channels, queries and keys c / 2.
+    Queries, keys and values each meet a learned embedding of their distance: query i and key j have
+    the logit q_i·k_j + q_i·r^q(i - j) + k_j·r^k(j - i), not divided by the root of the size. The
+    output of query i is the weighted sum of v_j and r^v(i - j). Queries, keys and values, each of
+    the three summands of the logits and both of the output are batch normalized. In a group of c
+    output channels, values have c channels, queries and keys c / 2.
 
     Args:
         axis: "height", attention within columns, or "width", within rows.

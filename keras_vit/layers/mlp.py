@@ -21,9 +21,8 @@ class MLP(Layer):
     Args:
         mlp_dim: int, the width of the hidden layer.
         dropout_rate: float.
-        gelu: "tanh", the approximation that the original uses, or "erf", the
-            exact function that timm, Hugging Face and keras-hub use. They differ
-            by up to 4.7e-4.
+        gelu: "tanh", the approximation that the original uses, or "erf", the exact function that
+            timm, Hugging Face and keras-hub use. They differ by up to 4.7e-4.
 
     Call arguments:
         tokens: (..., channels), for example (batch, tokens, channels).

@@ -28,9 +28,8 @@ def cut_patches(images: Tensor, grid_size: tuple[int, int], patch_size: int) -> 
 class PatchEmbedding(Layer):
     """Cuts an image or feature map into patches and projects each linearly.
 
-    The projection of flattened patches by E in equation 1 is a convolution
-    whose kernel and stride are the patch size; rows and columns that do not
-    fill a patch are cropped, which a warning says.
+    The projection of flattened patches by E in equation 1 is a convolution whose kernel and stride
+    are the patch size; rows and columns that do not fill a patch are cropped, which a warning says.
 
     Args:
         hidden_size: int, the width D of an embedding.

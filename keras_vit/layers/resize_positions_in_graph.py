@@ -10,10 +10,9 @@ from keras_vit.type_hints import Tensor
 def corner_aligned(source: int, target: int | Tensor) -> Tensor:
     """Returns the (target, source) matrix of linear interpolation between aligned corners.
 
-    Sample i of `target` lies at i * (source - 1) / (target - 1): what
-    `scipy.ndimage.zoom(order=1)` does in the original code, without that
-    function's defect of zeroing the last sample when rounding overshoots.
-    `target` may be an int or a scalar integer tensor.
+    Sample i of `target`, an int or a scalar integer tensor, lies at i (source - 1) / (target - 1):
+    what `scipy.ndimage.zoom(order=1)` does in the original code, without that function's defect of
+    zeroing the last sample when rounding overshoots.
     """
     steps = ops.maximum(ops.cast(target, "float32") - 1, 1)
     position = ops.cast(ops.arange(target), "float32") * (source - 1) / steps
@@ -25,15 +24,10 @@ def corner_aligned(source: int, target: int | Tensor) -> Tensor:
 def resized(
     table: Tensor, grid_size: tuple[int, int], target: tuple[int | Tensor, int | Tensor]
 ) -> Tensor:
-    """Interpolates a table of position embeddings, corners aligned.
+    """Interpolates a table of position embeddings from one (rows, columns) to another.
 
-    Args:
-        table: (1, tokens, channels) float, row by row, perhaps after the class token's.
-        grid_size: (rows, columns) of the table.
-        target: (rows, columns) of the result, ints or scalar integer tensors.
-
-    Returns:
-        (1, tokens, channels) float32; the class token's entry is left as it is.
+    The table is (1, tokens, channels) float, row by row, perhaps after the class token's entry,
+    which is left as it is; `target` are ints or scalar integer tensors. Returns float32.
     """
     first, channels = table.shape[1] - math.prod(grid_size), table.shape[-1]
     table = ops.cast(table, "float32")

@@ -98,9 +98,8 @@ class RootPooling(Layer):
     """Maximum of 3x3 windows, two cells apart, with one cell of padding around.
 
     Args:
-        padding: "edge" repeats the border, so padding never exceeds the feature map
-            (the result of padding with minus infinity), or "zero", which
-            does where the border is negative.
+        padding: "edge" repeats the border, so padding never exceeds the feature map (the result of
+            padding with minus infinity), or "zero", which does where the border is negative.
 
     Call arguments:
         inputs: (batch, height, width, channels).

@@ -96,10 +96,8 @@ CHECKS: dict[str, Check] = {
 def checked(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the arguments of a model's constructor, each checked, and all together.
 
-    Of its `locals()`, `name`, `trainable` and `dtype` are left out.
-
-    Raises:
-        ValueError: if an argument is out of its range, or two contradict each other.
+    Of its `locals()`, `name`, `trainable` and `dtype` are left out. Raises ValueError if one is
+    out of its range, or two contradict each other.
     """
     left_out = {"self", "__class__", "name", "trainable", "dtype"}
     found = {name: value for name, value in arguments.items() if name not in left_out}
@@ -143,10 +141,6 @@ def _check_together(arguments):
 
 
 def as_height_width(image_size: ImageSize) -> tuple[int, int]:
-    """Returns (height, width) in pixels from an int or a pair.
-
-    Raises:
-        ValueError: if it is neither a positive int nor a pair of them.
-    """
+    """Returns (height, width) in pixels from a positive int or a pair; else raises ValueError."""
     size = checked({"image_size": image_size})["image_size"]
     return (size, size) if isinstance(size, int) else size

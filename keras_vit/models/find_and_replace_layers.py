@@ -31,11 +31,7 @@ def trainability(model: keras.Model) -> dict[str, bool]:
 
 
 def apply_trainability(model: keras.Model, changes: dict[str, bool]) -> None:
-    """Sets what `trainability` returned.
-
-    Raises:
-        ValueError: if a path names no layer of the model.
-    """
+    """Sets what `trainability` returned. Raises ValueError if a path names no layer."""
     layers = {path: layer for path, layer, _ in inner_layers(model)}
     unknown = sorted(set(changes) - set(layers))
     if unknown:

@@ -52,23 +52,20 @@ def _stages(x, num_layers, number, endpoints, unit_of, filters, **arguments):
 class ResNetV2(ImageModel):
     """Big Transfer's ResNet-v2 (Kolesnikov et al., 2020), the paper's baseline.
 
-    It has group normalization and weight standardization.
-    A functional `keras.Model` from images, (batch, height, width, in_channels) float32 in
-    [-1, 1], to logits, (batch, num_classes) float32, or to the representation
-    where `num_classes` is None.
+    It has group normalization and weight standardization. A functional `keras.Model` from images,
+    (batch, height, width, in_channels) float32 in [-1, 1], to logits, (batch, num_classes) float32,
+    or to the representation where `num_classes` is None.
 
     Args:
-        num_layers: ints, the residual units of each stage; (3, 4, 6, 3) is
-            ResNet-50.
+        num_layers: ints, the residual units of each stage; (3, 4, 6, 3) is ResNet-50.
         width_factor: number, multiplies the channels.
         num_classes: int or None.
         image_size: int or (height, width), in pixels.
         head_bias_init: float, the initial bias of the head; its kernel is zero.
         in_channels: int, of the images.
-        pool_padding: "edge" or "zero", the padding of the root's max pooling.
-            The root does not rectify, so it matters: BiT's own code pads with
-            zeros, which the models of its names do; big_vision's reading of the
-            same files, like "edge", never lets padding win.
+        pool_padding: "edge" or "zero", the padding of the root's max pooling. The root does not
+            rectify, so it matters: BiT's own code pads with zeros, which the models of its names
+            do; big_vision's reading of the same files, like "edge", never lets padding win.
     """
 
     def __init__(
@@ -101,10 +98,9 @@ class ResNetV2(ImageModel):
 class AxialResNet(ImageModel):
     """AxialResNet (Wang et al., 2020), the baseline of appendix D.5.
 
-    A ResNet whose 3x3 convolutions are attention along columns, then along rows.
-    A functional `keras.Model` from images, (batch, height, width, in_channels) float32 in
-    [-1, 1], to logits, (batch, num_classes) float32, or to the representation
-    where `num_classes` is None.
+    A ResNet whose 3x3 convolutions are attention along columns, then along rows. A functional
+    `keras.Model` from images, (batch, height, width, in_channels) float32 in [-1, 1], to logits,
+    (batch, num_classes) float32, or to the representation where `num_classes` is None.
 
     Args:
         num_layers: ints, the residual units of each stage.

@@ -39,8 +39,7 @@ class VisionTransformer(EncoderViews):
             class token, then the mean of the patches: DINOv2's linear classifier), "map"
             (multi-head attention pooling) or "unpooled" (every token, with the head, if any,
             applied to each).
-        representation_size: int, the hidden tanh layer of the head that
-            pre-training uses, or None.
+        representation_size: int, the hidden tanh layer of the head that pre-training uses, or None.
         resnet: None, or {"num_layers": (...), "width_factor": int} for a hybrid.
         register_tokens: int, learned tokens without position after the class token, which no
             pooling and no head reads (Darcet et al., 2023); 4 in DINOv2's models with registers.

@@ -8,15 +8,9 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_vit import prepare_photos
 from keras_vit.did_you_mean_and_foreign_keywords import require_one_of
 from keras_vit.models.image_model import ACTIVATIONS, model_inside
-from keras_vit.prepare_photos import (
-    maps_to_model_range,
-    outside,
-    prepare_photo,
-    read_photo,
-    warn_of_0_to_1,
-)
 from keras_vit.type_hints import Tensor
 
 
@@ -106,11 +100,8 @@ def _prepared(model, images_or_paths) -> np.ndarray:
     height, width, channels = model.input_shape[1:]
     operations = model.preprocessing or f"resize([{height},{width}])|value_range(-1,1)"
     photos: Any = [images_or_paths] if _is_read(images_or_paths) else images_or_paths
-    if isinstance(photos, list | tuple) and (
-        any(map(_is_read, photos)) or len(set(map(np.shape, photos))) > 1
-    ):
-        photos = (read_photo(each) if _is_read(each) else _pixels(each) for each in photos)
-    else:
+    listed = isinstance(photos, list | tuple)
+    if not listed or not (any(map(_is_read, photos)) or len(set(map(np.shape, photos))) > 1):
         array = ops.convert_to_numpy(photos)
         photos = array[None] if array.ndim == 3 else array
         if photos.ndim != 4 or not len(photos) or photos.shape[-1] != channels:
@@ -120,21 +111,20 @@ def _prepared(model, images_or_paths) -> np.ndarray:
             )
         if photos.dtype != bool and not np.issubdtype(photos.dtype, np.integer):
             images = _checked(photos.astype("float32"), (height, width))
-            warn_of_0_to_1(images)
+            prepare_photos.warn_of_0_to_1(images)
             return images
-        photos = map(_pixels, photos)
     if channels != 3:
         raise ValueError(
             f"Expected images that are prepared, floats in [-1, 1], for a model of {channels} "
             "channels. Received: photos, which have three."
         )
-    if not maps_to_model_range(operations):
+    if not prepare_photos.maps_to_model_range(operations):
         raise ValueError(
             "Expected `model.preprocessing` to end with value_range(-1, 1), the range of every "
             f"model. Received: {operations!r}."
         )
-    images = np.stack([prepare_photo(photo, operations) for photo in photos])
-    return _checked(images, (height, width))
+    images = [prepare_photos.prepare_photo(_pixels(photo), operations) for photo in photos]
+    return _checked(np.stack(images), (height, width))
 
 
 def _is_read(image):
@@ -144,6 +134,8 @@ def _is_read(image):
 
 
 def _pixels(photo) -> np.ndarray:
+    if _is_read(photo):
+        return prepare_photos.read_photo(photo)
     array = ops.convert_to_numpy(photo)
     if array.ndim != 3 or array.shape[-1] != 3 or not np.issubdtype(array.dtype, np.integer):
         raise ValueError(
@@ -163,7 +155,7 @@ def _checked(images, size):
             f"Expected images of {size[0]} x {size[1]} pixels. Received: {images.shape}. Photos "
             "of any size are resized if they are uint8 or paths of files."
         )
-    if wrong := outside(images, -1, 1):
+    if wrong := prepare_photos.outside(images, -1, 1):
         advice = "Pixels of 0..255 are rescaled if they are uint8; else pass images / 127.5 - 1."
         raise ValueError(f"{wrong} {advice}")
     return images

@@ -80,9 +80,6 @@ def costs(model: str | keras.Model, **arguments: Any) -> Costs:
             of one, which is then counted without being built.
         **arguments: for a name only, what `keras_vit.create_model` takes.
 
-    Returns:
-        A `Costs`.
-
     Raises:
         ValueError: if the name is not known, if the model is of another class, if
             arguments come with a model, or if no model has such arguments.

@@ -33,13 +33,15 @@ def fused_attention(
 ) -> Callable[[Tensor, Tensor, Tensor], Tensor] | None:
     """Returns a kernel for equations 6 and 7, (scaled queries, keys, values) to heads, or None.
 
-    All are (batch, heads, tokens, head_size). JAX has cuDNN's on NVIDIA's GPUs, in 16 bits.
+    All are (batch, heads, tokens, head_size). JAX has cuDNN's on NVIDIA's GPUs, in 16 bits and for
+    some sizes of heads.
     """
-    if keras.backend.backend() != "jax" or dtype not in ("bfloat16", "float16"):
+    fits = dtype in ("bfloat16", "float16") and head_size % 8 == 0 and head_size <= 128
+    if keras.backend.backend() != "jax" or not fits:
         return None
-    from keras_vit.backends.jax import attention_of
+    from keras_vit.backends.jax import attention, on_nvidia
 
-    return attention_of(head_size)
+    return attention if on_nvidia() else None
 
 
 def token_rows(tokens: Tensor, channels: int) -> Tensor:

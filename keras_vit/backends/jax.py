@@ -6,7 +6,7 @@ examples, and a micro-batch its own: numbers drawn for all micro-batches would n
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import jax
 import jax.extend
@@ -61,13 +61,8 @@ def _drawn(draw, shape, seed):
     return jax.vmap(lambda place: draw(jax.random.fold_in(key, place), tuple(others)))(places)
 
 
-def attention_of(head_size: int) -> Callable[[Tensor, Tensor, Tensor], Tensor] | None:
-    """Returns `attention`, or None if JAX runs elsewhere, or the kernel has no such head size."""
-    fits = head_size % 8 == 0 and head_size <= 128
-    return attention if fits and _on_nvidia() else None
-
-
-def _on_nvidia():
+def on_nvidia() -> bool:
+    """Tells whether JAX runs on NVIDIA's GPUs."""
     return "cuda" in jax.extend.backend.get_backend().platform_version
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 
+from keras_vit.checkpoints import resized_positions_and_patches as resized
 from keras_vit.checkpoints.list_of_published_weights import (
     PERMISSIVE,
     find_checkpoint,
@@ -21,19 +22,12 @@ from keras_vit.checkpoints.npz_and_safetensors import (
     OF_HEAD,
     STATED,
     CheckpointError,
+    Grid,
     Source,
     open_source,
 )
 from keras_vit.checkpoints.npz_file_layouts import BiTLayout, FileArray, FileLayout, Layout
 from keras_vit.checkpoints.pytorch_layouts import TORCH_FORMATS, TorchLayout
-from keras_vit.checkpoints.resized_positions_and_patches import (
-    Grid,
-    convert_patches,
-    normalization_of,
-    resize_line,
-    resize_table,
-    square_grid,
-)
 from keras_vit.checkpoints.weights_of_model import weights_of
 from keras_vit.imagenet_classes import imagenet_classes
 from keras_vit.models.find_and_replace_layers import require_unquantized
@@ -176,13 +170,13 @@ def _open(model, path, position_grid=None, mean=None, std=None, flexible=False):
     layout.fold(source)
     normalization = None
     if isinstance(layout, TorchLayout):
-        normalization = normalization_of(source, mean, std)
+        normalization = resized.normalization_of(source, mean, std)
     elif mean is not None or std is not None:
         raise CheckpointError(
             f"`mean` and `std` are of safetensors files; {source.path} has the names of "
             f"{layout.title}, whose models take [-1, 1]. Leave them out. Nothing was loaded."
         )
-    convert_patches(source, layout, model, normalization, flexible)
+    resized.convert_patches(source, layout, model, normalization, flexible)
     return _File(source, layout, layout.file_arrays(weights), grid, flexible, is_published)
 
 
@@ -314,14 +308,14 @@ def _resized(file, array, value):
                 f"{len(value)} position embeddings do not fit the grid that is stated, {grid[0]} "
                 f"rows and {grid[1]} columns"
             )
-        return resize_line(value, array.shape[0]) if len(value) else value
+        return resized.resize_line(value, array.shape[0]) if len(value) else value
     if len(value) != 1:
         return value
     _require_no_register_positions(file, shape[1])
     if file.is_published and not grid:
-        grid = (square_grid(shape[1], positions.class_token, class_entry) or ())[:2]
+        grid = (resized.square_grid(shape[1], positions.class_token, class_entry) or ())[:2]
     mine = positions.class_token, positions.grid_size
-    return resize_table(value, *mine, grid, file.flexible, class_entry)
+    return resized.resize_table(value, *mine, grid, file.flexible, class_entry)
 
 
 def _require_no_register_positions(file, entries):

@@ -28,6 +28,8 @@ STATED = (
 # A saved model says these of its head, and with the head they go to the model that loads it.
 OF_HEAD = ("class_names", "activation")
 
+# Rows and columns of a grid of patches.
+Grid = tuple[int, int]
 # The grid of position embeddings that are not square, in the archive's comment.
 GRID_COMMENT = re.compile(rb"position grid (\d+)x(\d+)")
 
@@ -62,7 +64,7 @@ class Source:
     # By name; those of floating-point numbers are float32.
     arrays: dict[str, np.ndarray]
     # (rows, columns) of its position embeddings if it states them.
-    grid: tuple[int, int] | None = None
+    grid: Grid | None = None
     # The config.json beside it.
     config: Mapping[str, Any] = field(default_factory=dict)
     # Of a saved model its `STATED` arguments, classifier, and `OF_HEAD`.

@@ -8,10 +8,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from keras_vit.checkpoints.npz_and_safetensors import Source
+from keras_vit.checkpoints.npz_and_safetensors import Grid, Source
 from keras_vit.checkpoints.weights_of_model import POSITION_TABLE, Weight
 from keras_vit.layers.position_embeddings import PositionEmbedding
 
+# The arrays' shapes by name.
+Shapes = Mapping[str, tuple[int, ...]]
 BLOCK = re.compile(r"Transformer/encoderblock_(\d+)/(.+)")
 
 
@@ -49,9 +51,7 @@ class FileLayout:
     class_entry: ClassVar[bool | None] = None
 
     @classmethod
-    def detect(
-        cls, shapes: Mapping[str, tuple[int, ...]], grid: tuple[int, int] | None = None
-    ) -> "FileLayout | None":
+    def detect(cls, shapes: Shapes, grid: Grid | None = None) -> "FileLayout | None":
         """Returns the layout of a file of these arrays, or None if it is of another format.
 
         `grid` is the (rows, columns) of its position embeddings, if it is stated.
@@ -131,9 +131,7 @@ class Layout(FileLayout):
     group_norm_rank: int = 1
 
     @classmethod
-    def detect(
-        cls, shapes: Mapping[str, tuple[int, ...]], grid: tuple[int, int] | None = None
-    ) -> "Layout | None":
+    def detect(cls, shapes: Shapes, grid: Grid | None = None) -> "Layout | None":
         for prefix in PREFIXES:
             names = {n[len(prefix) :]: s for n, s in shapes.items() if n.startswith(prefix)}
             if any(n.startswith("Transformer/") for n in names):
@@ -217,9 +215,7 @@ class BiTLayout(FileLayout):
     spelled: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def detect(
-        cls, shapes: Mapping[str, tuple[int, ...]], grid: tuple[int, int] | None = None
-    ) -> "BiTLayout | None":
+    def detect(cls, shapes: Shapes, grid: Grid | None = None) -> "BiTLayout | None":
         if not any(name.startswith("resnet/") for name in shapes):
             return None
         return cls({COUNTER.sub(r"\1", name): name for name in shapes})

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from keras_vit.checkpoints.npz_and_safetensors import CheckpointError, Source
-from keras_vit.checkpoints.npz_file_layouts import BLOCK, FileArray, FileLayout
+from keras_vit.checkpoints.npz_and_safetensors import CheckpointError, Grid, Source
+from keras_vit.checkpoints.npz_file_layouts import BLOCK, FileArray, FileLayout, Shapes
 from keras_vit.checkpoints.weights_of_model import POSITION_TABLE, Weight
 
 PROJECTED = re.compile(r".*/(query|key|value)/kernel")
@@ -46,9 +46,7 @@ class TorchLayout(FileLayout):
     classified: bool = False
 
     @classmethod
-    def detect(
-        cls, shapes: Mapping[str, tuple[int, ...]], grid: tuple[int, int] | None = None
-    ) -> "TorchLayout | None":
+    def detect(cls, shapes: Shapes, grid: Grid | None = None) -> "TorchLayout | None":
         # Of a file's spellings, that which most of its names have.
         for prefix in cls.prefixes:
             if all(prefix + mark in shapes for mark in cls.marks):

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.npz_and_safetensors import CheckpointError, Source, json_beside
+from keras_vit.checkpoints.npz_and_safetensors import CheckpointError, Grid, Source, json_beside
 from keras_vit.checkpoints.npz_file_layouts import FileLayout
 from keras_vit.interpolation_weights import corner_weights, half_pixel_weights
 
@@ -173,10 +173,6 @@ def convert_patches(
     if source.has_numbers(bias) and source.arrays[bias].shape == (width,):
         shift = scaled((0.5 - mean) / std).sum((0, 1, 2), np.float64)
         source.arrays[bias] = (source.arrays[bias] + shift).astype(np.float32)
-
-
-# Rows and columns of a grid of patches.
-Grid = tuple[int, int]
 
 
 def resize_line(table: np.ndarray, target: int) -> np.ndarray:

@@ -11,6 +11,7 @@ from keras_vit.did_you_mean_and_foreign_keywords import require_one_of
 from keras_vit.initializers import RandomNormal, he_normal_fan_out
 from keras_vit.layers.base import Layer
 from keras_vit.layers.encoder_block import EncoderBlock
+from keras_vit.layers.resnet_units import BottleneckUnit
 from keras_vit.type_hints import Tensor
 
 
@@ -182,7 +183,7 @@ class AxialAttention(Layer):
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class AxialUnit(Layer):
+class AxialUnit(BottleneckUnit):
     """1x1 convolution, attention along columns, then along rows, 1x1 convolution, shortcut.
 
     Args:
@@ -201,9 +202,7 @@ class AxialUnit(Layer):
     expansion = 2
 
     def __init__(self, filters: int, strides: int = 1, num_groups: int = 8, **kwargs: Any):
-        super().__init__(**kwargs)
-        self.filters = filters
-        self.strides = strides
+        super().__init__(filters, strides, **kwargs)
         self.num_groups = num_groups
 
     def build(self, input_shape: tuple) -> None:
@@ -252,8 +251,3 @@ class AxialUnit(Layer):
         if self.projects:
             residual = self.bn_proj(self.conv_proj(inputs), training=training)
         return ops.relu(x + residual)
-
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        batch, height, width, _ = input_shape
-        channels = self.expansion * self.filters
-        return batch, height // self.strides, width // self.strides, channels

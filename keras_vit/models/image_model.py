@@ -15,12 +15,7 @@ import keras
 from keras_vit.backends.by_backend import predicting
 from keras_vit.did_you_mean_and_foreign_keywords import refuse_unknown, require_one_of
 from keras_vit.imagenet_classes import require_class_name
-from keras_vit.models.find_and_replace_layers import (
-    apply_trainability,
-    quantize_layers,
-    quantized_layers,
-    trainability,
-)
+from keras_vit.models import find_and_replace_layers as inner
 from keras_vit.type_hints import Tensor
 
 ACTIVATIONS = {"softmax": keras.ops.softmax, "sigmoid": keras.ops.sigmoid}
@@ -203,8 +198,8 @@ class ImageModel(keras.Model):
         # Keras's mark of an object that it saw before is its address, which no other process has.
         dtype = {name: serialized[name] for name in serialized if name != "shared_object_id"}
         known = {
-            "trainable_layers": trainability(self),
-            "quantized_layers": quantized_layers(self),
+            "trainable_layers": inner.trainability(self),
+            "quantized_layers": inner.quantized_layers(self),
             "class_names": self.class_names,
             "preprocessing": self.preprocessing,
             "activation": self._record.activation,
@@ -222,8 +217,8 @@ class ImageModel(keras.Model):
         preprocessing = arguments.pop("preprocessing", None)
         activation = arguments.pop("activation", None)
         model = cls(**arguments)
-        apply_trainability(model, changes)
-        quantize_layers(model, modes)
+        inner.apply_trainability(model, changes)
+        inner.quantize_layers(model, modes)
         if not isinstance(preprocessing, str | None):
             raise ValueError(f"Expected `preprocessing` as a text. Received: {preprocessing!r}")
         model.class_names, model.preprocessing = class_names, preprocessing

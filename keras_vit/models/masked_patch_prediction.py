@@ -1,6 +1,6 @@
 """Masked patch prediction, the paper's self-supervision (section 4.6 and appendix B.1.2)."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 import numpy as np
@@ -88,19 +88,15 @@ def patch_losses(target: str, patches: Tensor, positions: Tensor, predictions: T
     return ops.mean(by_cell, axis=-1)
 
 
-class Corruption(NamedTuple):
-    """The numbers of an image's patches that are corrupted in each way."""
+def corruption_of(patches: int, rate: float) -> tuple[int, int, int]:
+    """Returns how many of an image's patches are masked (80 %), replaced (10 %) and kept.
 
-    masked: int  # their embedding becomes the mask embedding, 80 %
-    replaced: int  # they get the embedding of another patch, 10 %
-    kept: int  # they are predicted but not changed, the rest
-
-    @classmethod
-    def of(cls, patches: int, rate: float = 0.5) -> "Corruption":
-        """Divides `rate` of the patches; Python's `round` takes halves to the even number."""
-        corrupted = round(rate * patches)
-        masked, replaced = round(0.8 * corrupted), round(0.1 * corrupted)
-        return cls(masked, replaced, corrupted - masked - replaced)
+    Masked ones get the mask embedding, replaced ones the embedding of another patch; kept ones are
+    predicted but not changed. Python's `round` takes halves to the even number.
+    """
+    corrupted = round(rate * patches)
+    masked, replaced = round(0.8 * corrupted), round(0.1 * corrupted)
+    return masked, replaced, corrupted - masked - replaced
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -117,7 +113,7 @@ class PatchCorruption(Layer):
     Returns:
         A tensor like `stem`, and the (batch, corrupted) int32 indices of the
         corrupted patches in raster order of the grid. Every image has the same
-        number of them, in random order, see `Corruption`.
+        number of them, in random order, see `corruption_of`.
     """
 
     def __init__(self, rate: float = 0.5, seed: int | None = None, **kwargs: Any) -> None:
@@ -129,7 +125,7 @@ class PatchCorruption(Layer):
     def build(self, input_shape: tuple[int, ...]) -> None:
         _, rows, columns, channels = input_shape
         self.patches = rows * columns
-        self.counts = Corruption.of(self.patches, self.rate)
+        self.counts = corruption_of(self.patches, self.rate)
         if not 0 < self.rate <= 1 or sum(self.counts) < 1 or self.patches < 2:
             raise ValueError(
                 "Expected a rate in (0, 1] that corrupts at least one of at least two patches. "
@@ -148,10 +144,11 @@ class PatchCorruption(Layer):
         other = (ops.arange(self.patches) + offset) % self.patches
         others = ops.take_along_axis(tokens, other[..., None], axis=1)
 
+        masked, replaced, _ = self.counts
         rank = ops.argsort(order, axis=-1)[..., None]
         mask = ops.cast(self.mask, tokens.dtype)
-        replaced = ops.where(rank < self.counts.masked + self.counts.replaced, others, tokens)
-        corrupted = ops.where(rank < self.counts.masked, mask, replaced)
+        corrupted = ops.where(rank < masked + replaced, others, tokens)
+        corrupted = ops.where(rank < masked, mask, corrupted)
         positions = ops.cast(order[:, : sum(self.counts)], "int32")
         return ops.reshape(corrupted, (-1, rows, columns, channels)), positions
 

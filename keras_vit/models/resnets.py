@@ -142,12 +142,9 @@ class AxialResNet(ImageModel):
         x = keras.layers.Activation("relu", name="relu_root", dtype=policy)(x)
         x = layers.RootPooling(name="pool_root", dtype=policy)(x)
         endpoints = {"stem": x}
-        unit = {
-            "filters": int(128 * width_factor),
-            "num_groups": arguments["num_groups"],
-            "dtype": policy,
-        }
-        x = _stages(x, arguments["num_layers"], "{}", endpoints, layers.AxialUnit, **unit)
+        width, groups = int(128 * width_factor), arguments["num_groups"]
+        own = {"num_groups": groups, "dtype": policy}
+        x = _stages(x, arguments["num_layers"], "{}", endpoints, layers.AxialUnit, width, **own)
         endpoints |= _pooled_head(x, policy, arguments)
         super().__init__(images, endpoints, arguments, policy, name, trainable)
 

@@ -13,7 +13,7 @@ KERNEL = "__cudnn$fmha"
 @pytest.fixture
 def nvidia(monkeypatch):
     """Lets the layers believe that there is a GPU, for which JAX lowers programs anywhere."""
-    monkeypatch.setattr("keras_vit.backends.jax._on_nvidia", lambda: True)
+    monkeypatch.setattr("keras_vit.backends.jax.on_nvidia", lambda: True)
     cudnn = "jax._src.cudnn.fused_attention_stablehlo.check_cudnn_version"
     monkeypatch.setattr(cudnn, lambda: 91200)
 
@@ -66,7 +66,7 @@ def test_plain_where_something_needs_the_probabilities(arguments):
 def test_plain_without_a_gpu(monkeypatch):
     from keras_vit.backends import jax as ours
 
-    monkeypatch.setattr(ours, "_on_nvidia", lambda: False)
+    monkeypatch.setattr(ours, "on_nvidia", lambda: False)
     assert KERNEL not in program()
 
 

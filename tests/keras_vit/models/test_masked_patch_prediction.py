@@ -27,7 +27,7 @@ def test_color_classes_and_the_middles_of_their_colors():
 
 
 def test_how_many_patches_are_corrupted_and_how():
-    found = [module.Corruption.of(*of) for of in ((196, 0.5), (49, 0.5), (196, 0.15), (9, 1.0))]
+    found = [module.corruption_of(*of) for of in ((196, 0.5), (49, 0.5), (196, 0.15), (9, 1.0))]
     assert found == [(78, 10, 10), (19, 2, 3), (23, 3, 3), (7, 1, 1)]
 
 
@@ -63,9 +63,8 @@ def test_targets_are_the_colors_of_cells():
 
 def test_losses_are_those_at_the_positions():
     rng, positions = np.random.default_rng(1), np.array([[0, 7], [3, 23], [11, 2], [5, 6]], "int32")
-    patch = IMAGES[1, 12:16, 20:24]  # number 23
+    patches, patch = module.cut_patches(IMAGES, (4, 6), 4), IMAGES[1, 12:16, 20:24]  # number 23
     pixels = rng.standard_normal((4, 2, 48), "float32")
-    patches = module.cut_patches(IMAGES, (4, 6), 4)
     losses = to_numpy(module.patch_losses("pixels", patches, positions, pixels))
     assert losses[1, 1] == pytest.approx(((patch.ravel() - pixels[1, 1]) ** 2).mean(), rel=1e-5)
     logits = rng.standard_normal((4, 2, 512), "float32")

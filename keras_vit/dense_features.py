@@ -7,6 +7,7 @@ import numpy as np
 from keras import ops
 
 from keras_vit.models import ResNetV2, VisionTransformer
+from keras_vit.models.image_model import require_kind
 
 
 def feature_maps(
@@ -34,10 +35,7 @@ def feature_maps(
         >>> pyramid(images)["block_11"].shape
         (1, 14, 14, 768)
     """
-    if not isinstance(model, VisionTransformer | ResNetV2):
-        raise ValueError(
-            f"`model` must be a VisionTransformer or ResNetV2. Received: a {type(model).__name__}"
-        )
+    require_kind(model, (VisionTransformer, ResNetV2), "a VisionTransformer or ResNetV2")
     blocks = [name for name in model.endpoints if name.startswith("block_")]
     count = len(blocks)
     if depths is None:

@@ -56,12 +56,12 @@ def model_inside(model: keras.Model, needs_head: bool = False) -> str:
     return ""
 
 
-def require_kind(model: keras.Model, kind: type, expected: str) -> None:
+def require_kind(model: Any, kind: type | tuple[type, ...], expected: str) -> None:
     """Raises ValueError, which names what is `expected`, unless the model is of that class."""
     if not isinstance(model, kind):
         raise ValueError(
-            f"Expected {expected}. Received: {model.name}, a {type(model).__name__}."
-            f"{model_inside(model)}"
+            f"Expected {expected}. Received: {getattr(model, 'name', repr(model))}, a "
+            f"{type(model).__name__}.{model_inside(model)}"
         )
 
 

@@ -11,7 +11,7 @@ from keras_vit.did_you_mean_and_foreign_keywords import require_one_of
 from keras_vit.initializers import RandomNormal
 from keras_vit.layers.base import Layer
 from keras_vit.layers.patch_embedding import cut_patches
-from keras_vit.models.image_model import ImageModel
+from keras_vit.models.image_model import ImageModel, require_kind
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.type_hints import Tensor
 
@@ -208,10 +208,7 @@ class MaskedPatchPrediction(ImageModel):
         trainable: bool = True,
     ):
         require_one_of("target", target, TARGETS)
-        if not isinstance(model, VisionTransformer):
-            raise ValueError(
-                f"`model` must be a keras_vit.VisionTransformer. Received: a {type(model).__name__}"
-            )
+        require_kind(model, VisionTransformer, "a keras_vit.VisionTransformer")
         if model.input.shape[-1] != 3:
             raise ValueError(
                 "The targets are colors: expected a model of three channels. Received: "

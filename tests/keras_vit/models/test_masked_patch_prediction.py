@@ -168,5 +168,5 @@ def test_the_encoder_alone_is_trained():
 def test_mistakes_are_named(overrides, arguments, message):
     with pytest.raises(ValueError, match=message):
         keras_vit.MaskedPatchPrediction(encoder(**overrides), **arguments)
-    with pytest.raises(ValueError, match="must be a keras_vit"):
+    with pytest.raises(ValueError, match=r"Expected a keras_vit\.VisionTransformer"):
         keras_vit.MaskedPatchPrediction(keras.Sequential([keras.Input((4,))]))

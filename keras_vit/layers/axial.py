@@ -77,6 +77,15 @@ def batch_normalization(
     )
 
 
+def convolution(
+    filters: int, kernel_size: int, strides: int = 1, **kwargs: Any
+) -> keras.layers.Conv2D:
+    """Returns a convolution without bias with the initialization of the original."""
+    kwargs |= {"use_bias": False, "data_format": "channels_last"}
+    kwargs["kernel_initializer"] = he_normal_fan_out()
+    return keras.layers.Conv2D(filters, kernel_size, strides, **kwargs)
+
+
 @keras.saving.register_keras_serializable(package="keras_vit")
 class AxialAttention(Layer):
     """Attention within the columns or within the rows of a feature map.
@@ -215,29 +224,17 @@ class AxialUnit(BottleneckUnit):
         inner, groups = (None, height, width, self.filters), self.num_groups
         outer = (None, None, None, self.expansion * self.filters)
         norm, attention = batch_normalization, partial(self.inner, AxialAttention)
-        self.conv_down = self._convolution("conv_down", input_shape, self.filters)
+        self.conv_down = self.inner(convolution, "conv_down", self.filters, 1, shape=input_shape)
         self.bn1 = self.inner(norm, "bn1", shape=inner)
         self.height_attention = attention("height_attention", "height", groups, shape=inner)
         self.width_attention = attention("width_attention", "width", groups, shape=inner)
-        self.conv_up = self._convolution("conv_up", inner, outer[-1])
+        self.conv_up = self.inner(convolution, "conv_up", outer[-1], 1, shape=inner)
         self.bn2 = self.inner(norm, "bn2", gamma_initializer="zeros", shape=outer)
         self.projects = self.strides != 1 or channels != outer[-1]
         if self.projects:
-            self.conv_proj = self._convolution("conv_proj", input_shape, outer[-1], self.strides)
+            sizes = (outer[-1], 1, self.strides)
+            self.conv_proj = self.inner(convolution, "conv_proj", *sizes, shape=input_shape)
             self.bn_proj = self.inner(norm, "bn_proj", shape=outer)
-
-    def _convolution(self, name, shape, filters, strides=1):
-        return self.inner(
-            keras.layers.Conv2D,
-            name,
-            filters,
-            1,
-            strides,
-            shape=shape,
-            use_bias=False,
-            kernel_initializer=he_normal_fan_out(),
-            data_format="channels_last",
-        )
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         x = ops.relu(self.bn1(self.conv_down(inputs), training=training))

@@ -6,8 +6,7 @@ from typing import Any
 import keras
 
 from keras_vit import layers
-from keras_vit.initializers import he_normal_fan_out
-from keras_vit.layers.axial import batch_normalization
+from keras_vit.layers.axial import batch_normalization, convolution
 from keras_vit.layers.map_head_and_classifier import classification_head
 from keras_vit.models.argument_ranges import as_height_width, checked
 from keras_vit.models.image_model import ImageModel
@@ -128,16 +127,7 @@ class AxialResNet(ImageModel):
     ):
         arguments = checked(locals())
         images, x, policy = _padded_images(arguments, dtype)
-        x = keras.layers.Conv2D(
-            int(64 * width_factor),
-            kernel_size=7,
-            strides=2,
-            use_bias=False,
-            kernel_initializer=he_normal_fan_out(),
-            data_format="channels_last",
-            name="conv_root",
-            dtype=policy,
-        )(x)
+        x = convolution(int(64 * width_factor), 7, 2, name="conv_root", dtype=policy)(x)
         x = batch_normalization("bn_root", dtype=policy)(x)
         x = keras.layers.Activation("relu", name="relu_root", dtype=policy)(x)
         x = layers.RootPooling(name="pool_root", dtype=policy)(x)

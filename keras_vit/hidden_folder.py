@@ -77,20 +77,15 @@ def remove_unfinished(folder: str | os.PathLike, name: str | None = None) -> Non
 @contextlib.contextmanager
 def _lock(folder: Path, wait: bool = False) -> Iterator[bool]:
     """Yields whether this process has locked a folder of its user; a lock ends with its process."""
-    try:
-        file = None if fcntl is None else os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
-    except OSError:  # It is gone, a link, or another user's.
-        file = None
-    if file is None:
-        yield False
-        return
+    locked = False
     with contextlib.ExitStack() as stack:
-        stack.callback(os.close, file)
-        # Others may put folders of any content into a directory that all share.
-        locked = wait or os.fstat(file).st_uid == os.geteuid()
-        try:
-            if locked:
-                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except OSError:
-            locked = False
+        # It may be gone, a link, another user's, or locked by another process.
+        with contextlib.suppress(OSError):
+            if fcntl is not None:
+                file = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
+                stack.callback(os.close, file)
+                # Others may put folders of any content into a directory that all share.
+                if wait or os.fstat(file).st_uid == os.geteuid():
+                    fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+                    locked = True
         yield locked

@@ -9,6 +9,8 @@ WORKERS ?= 2
 PYTEST := $(RUN) -m pytest -n $(WORKERS) --dist worksteal
 JAX_TESTS := tests/training/engine/jax
 export TF_CPP_MIN_LOG_LEVEL ?= 3
+# Containers often set it: then every process compiles TensorFlow's modules anew, which takes 6 seconds.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help quickstart test lint test-all test-jax test-jax-all test-slow test-fuzz test-kills test-changes
 .PHONY: test-runtimes test-cluster test-delegates legacy tpu docs clean

@@ -44,9 +44,9 @@ def _check(name, data_dir, every_image=False):
     remedy = "Fill its folder or remove it." if dataset.photos else "Prepare it again."
     problems = [f"{split} is empty. {remedy}" for split, size in sizes.items() if not size]
     filled = [split for split, size in sizes.items() if size]
-    each = max(sizes.values()) if every_image else MAX_DECODED // len(filled) or 1
+    each = max(sizes.values()) if every_image else MAX_DECODED // max(len(filled), 1) or 1
     chosen = [(split, index) for split in filled for index in spread(range(sizes[split]), each)]
-    labels, unreadable = _decode(dataset, chosen)
+    labels, unreadable = _decode(dataset, chosen) if chosen else (set(), [])
     classes = dataset.num_classes
     print(f"  {classes:,} classes, {len(labels)} of them among the images decoded")
     problems += unreadable

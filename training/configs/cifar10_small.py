@@ -13,7 +13,7 @@ from keras_vit.training.config import default_config
 def get_config(arg: str = "3000") -> ConfigDict:
     """Returns the config; `arg` is the number of updates."""
     config = default_config()
-    config.model.update(image_size=32, patch_size=4)
+    config.model = {"image_size": 32, "patch_size": 4}
     config.model.update(hidden_size=96, mlp_dim=192, num_heads=3, num_layers=4)
     config.dataset = "cifar10"
     config.train_split = "train[5000:]"

@@ -80,7 +80,7 @@ def _is_folder(path):
 
 
 def _from_scratch(config):
-    config.model.update(image_size=96, patch_size=12, position_embedding="sincos_2d")
+    config.model = {"image_size": 96, "patch_size": 12, "position_embedding": "sincos_2d"}
     config.model.update(hidden_size=128, mlp_dim=256, num_heads=4, num_layers=4)
     config.total_steps = 1000
     config.optimizer.update(base_lr=1e-3, weight_decay=0.1)

@@ -13,7 +13,7 @@ from keras_vit.training.config import default_config
 def get_config() -> ConfigDict:
     """Returns the config: 1,438 training images of 8x8 pixels, embedded in scikit-learn."""
     config = default_config()
-    config.model.update(image_size=32, patch_size=8, position_embedding="sincos_2d")
+    config.model = {"image_size": 32, "patch_size": 8, "position_embedding": "sincos_2d"}
     config.model.update(hidden_size=64, mlp_dim=128, num_heads=4, num_layers=2)
     config.dataset = "digits"
     config.eval_split = "test"

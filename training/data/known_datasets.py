@@ -159,8 +159,9 @@ _BUILDERS = {
 class VtabTask(NamedTuple):
     """One row: a TFDS builder read with a rule of its own for labels and splits.
 
-    `name` follows `vtab/` in the table of data sets, `title` is the column of Table 9, `splits` a
-    rule of `_task_splits`; the others are those of `DatasetSpec`.
+    `name` follows `vtab/` in the table of data sets, `title` is the column of Table 9, `group`
+    "natural", "specialized" or "structured", `splits` a rule of `_task_splits`; the others are
+    those of `DatasetSpec`.
     """
 
     name: str

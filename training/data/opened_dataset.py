@@ -245,7 +245,7 @@ class Split:
 
     @functools.cached_property
     def reader(self) -> "Reader":
-        """Its reader; the first access opens the files, `ValueError` if one cannot be read."""
+        """Its reader; opens the files, `ValueError` for damaged ones or those of another format."""
         from keras_vit.training.data import records
 
         return records.open_reader(self)

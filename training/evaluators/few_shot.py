@@ -110,8 +110,9 @@ def evaluate_features(
 ) -> Accuracies:
     """Returns the accuracy on all of `test` for every number of shots, seed and penalty.
 
-    `shots` are examples per class, chosen from `train` by each seed. A class that has fewer gives
-    all it has, and is warned of. Labels are integers below `num_classes`.
+    `shots` are examples per class, chosen from `train` by each seed; no value is given twice. A
+    class that has fewer gives all it has, and is warned of. Labels are integers below
+    `num_classes`.
     """
     (x, y), (x_test, y_test) = train, test
     if not (np.isfinite(x).all() and np.isfinite(x_test).all()):
@@ -141,7 +142,8 @@ def best_l2(found: Sequence[Accuracies]) -> dict[int, float]:
 
     The rule by which publications before the fixed penalty chose it: accuracies, averaged over
     seeds, are ranked within each data set, and the ranks averaged. It looks at test accuracies,
-    so what it selects is an upper bound rather than an estimate.
+    so what it selects is an upper bound rather than an estimate. All data sets have the same
+    shots and penalties.
     """
     from scipy.stats import rankdata  # slow to import
 
@@ -179,7 +181,10 @@ class Task(NamedTuple):
 def open_task(
     dataset: Dataset, train_split: str | None = None, test_split: str | None = None
 ) -> Task:
-    """Returns splits of a data set; those that are not given are those of the authors' code."""
+    """Returns splits of a data set, by default those of the authors' code.
+
+    Raises `ValueError` for unknown splits.
+    """
     train, test = SPLITS.get(dataset.name, ("train", "test"))
     task = Task(dataset.split(train_split or train), dataset.split(test_split or test))
     task.test.warn_of_shared(task.train)

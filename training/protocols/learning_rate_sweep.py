@@ -62,7 +62,7 @@ class Transfer:
 
 
 def development_splits(dataset: Dataset, train_split: str, share: float) -> tuple[str, str]:
-    """Returns (train, development) parts of a training split; raises ValueError for one image.
+    """Returns (train, development) parts of a training split; raises ValueError for fewer than 2.
 
     Where the data set has a development split of its own for the whole of `train_split`, as the
     paper's data sets and VTAB's tasks do, that one; otherwise the last `share`, in (0, 1), of

@@ -37,7 +37,8 @@ class Crossentropy(keras.losses.Loss):
     """Softmax or sigmoid cross-entropy, with label smoothing and weights of the classes.
 
     Args:
-        kind, label_smoothing, class_weights: as `build_loss` takes them.
+        kind: `"softmax"` or `"sigmoid"`.
+        label_smoothing, class_weights: as `build_loss` takes them.
         name, **kwargs: of `keras.losses.Loss`.
     """
 

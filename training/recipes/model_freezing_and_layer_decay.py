@@ -119,7 +119,7 @@ def depths(model: keras.Model) -> dict[str, int]:
 def rate_factors(model: keras.Model, decay: float) -> dict[str, float]:
     """Returns {path of a weight: factor of its rate} of the factors that differ from 1.
 
-    `model` is as `depths` takes it; `decay` is the factor of one block.
+    `model` is as `depths` takes it; `decay` is the factor of one block; 1 is none.
     """
     if decay == 1.0:
         return {}
@@ -148,7 +148,7 @@ def frozen_weights(model: keras.Model, freeze: ConfigDict) -> list[keras.Variabl
         chosen |= {path for path, depth in depth_of.items() if depth <= freeze.blocks}
     if freeze.head_only:
         chosen |= {weight.path for weight in weights} - set(_matching(model, "head"))
-    if all(weight.path in chosen for weight in weights):
+    if chosen and all(weight.path in chosen for weight in weights):
         raise UsageError("config.freeze: expected weights that are left to train. Received: none.")
     return [weight for weight in weights if weight.path in chosen]
 

@@ -140,3 +140,5 @@ def test_frozen_for_good_or_until_a_step(vit):
     recipes.freeze_for_good(vit, freeze(blocks=1))
     assert {w.path for w in weights} - {w.path for w in vit.trainable_variables} == set(chosen)
     assert recipes.first_steps(vit, freeze(head_only=True)) == {}
+    vit.trainable = False
+    recipes.freeze_for_good(vit, freeze())  # names nothing

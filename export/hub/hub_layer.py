@@ -1,8 +1,7 @@
 """Any TF2 Hub module as a layer of Keras 3."""
 
 import os
-from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 
@@ -27,6 +26,9 @@ class HubLayer(keras.layers.Layer):
         images: float32 tensor, as the module takes it: (batch, height, width, 3)
             in [0, 1] for modules of this package.
         training: bool.
+
+    Returns:
+        What the module returns.
 
     Raises:
         RuntimeMissing: if tensorflow-hub is not installed.
@@ -64,17 +66,23 @@ class HubLayer(keras.layers.Layer):
             is_trained = id(variable) in to_train
             self._track_variable(keras.Variable(variable, name=name, trainable=is_trained))
         losses = list(getattr(module, "regularization_losses", ()))
-        # A namespace, so that Keras does not list the module's variables a second time.
-        self._untracked = SimpleNamespace(module=module, regularization_losses=losses)
+        self._module = _Module(module, losses)
 
     def call(self, images: Tensor, training: bool = False) -> Tensor:
         if keras.backend.is_float_dtype(images.dtype):
             images = keras.ops.cast(images, "float32")
-        result = self._untracked.module(images, training=bool(training) and self.trainable)
+        result = self._module.module(images, training=bool(training) and self.trainable)
         if self.trainable:
-            for loss in self._untracked.regularization_losses:
+            for loss in self._module.regularization_losses:
                 self.add_loss(loss())
         return result
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "handle": self.handle}
+
+
+class _Module(NamedTuple):
+    """Keras would list its variables a second time; TensorFlow, which saves it, looks inside."""
+
+    module: Any
+    regularization_losses: list

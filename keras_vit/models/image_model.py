@@ -59,10 +59,11 @@ def model_inside(model: keras.Model, needs_head: bool = False) -> str:
 def require_kind(model: Any, kind: type | tuple[type, ...], expected: str) -> None:
     """Raises ValueError, which names what is `expected`, unless the model is of that class."""
     if not isinstance(model, kind):
-        raise ValueError(
-            f"Expected {expected}. Received: {getattr(model, 'name', repr(model))}, a "
-            f"{type(model).__name__}.{model_inside(model)}"
-        )
+        name, inside = "", ""
+        if isinstance(model, keras.Model):
+            name, inside = f"{model.name}, ", model_inside(model)
+        received = f"{name}a {type(model).__name__}"
+        raise ValueError(f"Expected {expected}. Received: {received}.{inside}")
 
 
 class ImageModel(keras.Model):

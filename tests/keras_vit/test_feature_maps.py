@@ -37,5 +37,7 @@ def test_depths_by_default_and_wrong_ones():
     for depths in ((6,), (-7,), (), (1.0,), "a", [[1]]):
         with pytest.raises(ValueError, match="numbers of the model's 6 blocks"):
             keras_vit.feature_maps(model, depths)
-    with pytest.raises(ValueError, match="Expected a VisionTransformer or ResNetV2"):
-        keras_vit.feature_maps(keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)]))
+    other = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)], name="mlp")
+    for wrong, received in ((other, "mlp, a Seq"), (keras_vit.VisionTransformer, "a type")):
+        with pytest.raises(ValueError, match=f"a VisionTransformer or ResN.* Received: {received}"):
+            keras_vit.feature_maps(wrong)

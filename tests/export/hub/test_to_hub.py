@@ -309,6 +309,10 @@ def test_hub_layer_frozen_and_beside_layers_of_mixed_precision(directory, images
         model.save(tmp_path / "m.keras")
         loaded = keras.saving.load_model(tmp_path / "m.keras")
         np.testing.assert_array_equal(loaded(images), model(images))
+    tf.saved_model.save(around(layer), str(tmp_path / "saved"))
+    serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
+    (served_logits,) = serve(tf.constant(images)).values()
+    np.testing.assert_allclose(served_logits, logits, atol=1e-5)
 
 
 def test_hub_layer_refuses_what_cannot_be_called(tmp_path):

@@ -241,8 +241,9 @@ class _ResNet:
         kernel, macs = kernel_size**2 * self.channels * filters, self.channels * filters
         outputs = [-(-side // strides) for side in self.size]
         for side, output in zip(self.size, outputs, strict=True):
-            before = max((output - 1) * strides + kernel_size - side, 0) // 2
-            before = kernel_size // 2 if self.pre_activation else before
+            before = kernel_size // 2
+            if not self.pre_activation:
+                before = max((output - 1) * strides + kernel_size - side, 0) // 2
             firsts = (place * strides - before for place in range(output))
             # How many inputs, not padding, are read along the axis for all outputs.
             macs *= sum(max(min(first + kernel_size, side) - max(first, 0), 0) for first in firsts)

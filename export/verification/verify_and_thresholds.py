@@ -13,6 +13,7 @@ import numpy as np
 from keras_vit.export.errors import ExportError
 from keras_vit.export.hub.archives import unpacked
 from keras_vit.export.labels_and_interface_json import exported_operations, interface_of_model
+from keras_vit.export.largest_activations import FLOAT16_LARGEST, largest_activations
 from keras_vit.export.supported_models import CLASSIFIERS, check_range, image_size, portable
 from keras_vit.export.tflite.flatbuffer_and_metadata import is_metadata
 from keras_vit.export.verification.runtimes import in_batches, open_artifact
@@ -25,6 +26,8 @@ logger = logging.getLogger("keras_vit")
 THREADS = (1, 2)
 # The runtimes that `measure` measures.
 _MEASURED = ("hub", "interpreter")
+# These compute in float16 unless they are told otherwise.
+_GPUS = ("gpu", "browser-gpu")
 # Images on which signatures and endpoints of a module are compared, and the largest difference.
 _SHOWN, _OTHER_WAYS = 2, 1e-4
 
@@ -233,7 +236,8 @@ def verify(
             images = np.rint(255 * images).astype("float32") / 255
         result, delegation = artifact.run(images)
         whole = isinstance(original, CLASSIFIERS) and original.compute_dtype == "float32"
-        reference = _reference(original if whole else model, artifact, images)
+        graph = _graph(original if whole else model, artifact)
+        reference = in_batches(lambda batch: graph(batch * 2 - 1, training=False), images)
         if result.shape != reference.shape:
             raise ExportError(
                 f"Expected outputs of shape {reference.shape[1:]} for an image. Received: "
@@ -264,6 +268,10 @@ def verify(
                 for way, error in artifact.other_ways(images[:_SHOWN]).items()
                 if not error <= limit
             ]
+        if pathlib.Path(usable).suffix == ".tflite" and (
+            artifact.kind == "float16" or name in _GPUS
+        ):
+            failures += _too_large_for_float16(graph, images)
         failures.extend(_other_texts(pathlib.Path(usable), model, artifact))
         failures.extend(_other_settings(path, usable, model))
     return dataclasses.replace(report, failures=tuple(failures))
@@ -279,7 +287,8 @@ def _checked_images(images, size):
     return images
 
 
-def _reference(model, artifact, images):
+def _graph(model, artifact):
+    """Returns the model of images in [-1, 1] that an artifact was made of."""
     output, endpoints = artifact.output, dict(model.endpoints)
     if output == "probabilities" and "logits" in endpoints and artifact.activation in ACTIVATIONS:
         endpoints["probabilities"] = ACTIVATIONS[artifact.activation](endpoints["logits"])
@@ -288,8 +297,18 @@ def _reference(model, artifact, images):
             f"Expected an artifact that gives one of {', '.join(endpoints)}. Received: one "
             f"that gives {output!r}."
         )
-    graph = keras.Model(model.input, endpoints[output])
-    return in_batches(lambda batch: graph(batch * 2 - 1, training=False), images)
+    return keras.Model(model.input, endpoints[output], name=model.name)
+
+
+def _too_large_for_float16(graph, images):
+    largest = largest_activations(graph, images)
+    name = max(largest, key=lambda operation: largest[operation])
+    if largest[name] <= FLOAT16_LARGEST:
+        return []
+    return [
+        f"{name} reaches {largest[name]:.4g}, float16 ends at {FLOAT16_LARGEST:g}: export float32, "
+        "and run it on the processor or in the GPU's float32"
+    ]
 
 
 @np.errstate(all="ignore")  # a report says whether numbers are infinite or none

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import re
 import shutil
 import types
 from unittest.mock import Mock
@@ -198,6 +199,38 @@ def test_what_float16_cannot_hold_is_refused(make_vit, tmp_path):
     with pytest.raises(ExportError, match=r"at most 65504, the largest number of float16"):
         export.to_tflite(model, tmp_path / "m.tflite", quantization="float16")
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("dense", "bias", "message"),
+    [
+        # GELU's cube and square overflow where they do no harm.
+        ("hidden_dense", -9e3, None),
+        # No endpoint shows a sign of a normalization's squares.
+        (
+            "output_dense",
+            200.0,
+            r"attention_norm\S*/mul reaches 1\.\d+e\+05, float16 ends at 65504",
+        ),
+        ("output_dense", 4e4, r"attention_norm\S*/mul reaches 6\.\d+e\+09"),
+    ],
+)
+def test_activations_that_overflow_float16_fail(
+    make_vit, images, tmp_path, monkeypatch, dense, bias, message
+):
+    model = make_vit(num_layers=3)
+    for block in (model.get_layer("encoder_block_00"), model.get_layer("encoder_block_01")):
+        layer = getattr(block.mlp, dense)
+        layer.bias.assign(layer.bias + np.eye(layer.units)[0] * bias)
+    files = {name: tmp_path / f"{name}.tflite" for name in ("none", "float16")}
+    to_tflite.to_tflite_files(model, files)
+    assert verify(model, files["none"], images).ok
+    failures = verify(model, files["float16"], images).failures
+    # Stands in for a GPU that may compute in float32.
+    monkeypatch.setitem(runtimes._OPEN, "gpu", runtimes._open_interpreter)
+    assert verify(model, files["none"], images, runtime="gpu").failures == failures
+    assert len(failures) == (message is not None)
+    assert message is None or re.search(message, failures[0]), failures
 
 
 def test_another_normalization_in_the_metadata_fails(tiny, tiny_tflite, images, tmp_path):

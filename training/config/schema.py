@@ -219,6 +219,8 @@ _BESIDE = {
     "optimizer.name=sgd": "optimizer.momentum",
     "strategy=tpu": "tpu tpu_project tpu_zone",
 }
+# Arguments of models that are keys of their own in a config.
+NOT_OF_MODEL = {"dtype": "precision", "trainable": "freeze.*", "weights": "checkpoint"}
 
 
 def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
@@ -231,8 +233,13 @@ def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
         changed = [key for key in keys.split() if flat[key] != DEFAULTS[key]]
         if changed and not (flat[other] == value if value else flat[other]):
             yield f"{changed[0]} {other}", f"config.{beside} beside it"
+    for name, key in NOT_OF_MODEL.items():
+        if name in c.model:
+            yield f"model.{name}", f"config.{key} in its place"
     if not c.dataset:
         yield "dataset", "the name of a data set"
+    if not (c.optimizer.base_lr or c.optimizer.end_lr):
+        yield "optimizer.base_lr optimizer.end_lr", "a rate above 0: no weight would change"
     if not (c.total_steps or c.epochs):
         yield "total_steps epochs", "config.total_steps or config.epochs to be positive"
     if c.batch_size % c.accumulation_steps:
@@ -347,7 +354,7 @@ def derive_steps(
 
     Raises:
         UsageError: if they are more updates than can be counted, no more than the warm-up's, or
-            end before the first that is profiled.
+            end before the first that is profiled or that trains what `freeze` names.
     """
     if config.total_steps < 1 and before and before.get("epochs") == config.epochs:
         config.total_steps = before.get("total_steps", 0)
@@ -365,6 +372,11 @@ def derive_steps(
             f"config.optimizer.warmup_steps: expected fewer than the {steps} updates of the "
             f"schedule. Received: {config.optimizer.warmup_steps}. Train for more steps, or set "
             f"--config.optimizer.warmup_steps={steps // 10}."
+        )
+    if config.freeze.until_step >= config.total_steps:
+        raise UsageError(
+            f"config.freeze.until_step: expected below {config.total_steps}, the last. Received: "
+            f"{config.freeze.until_step}. 0 freezes to the end of the run."
         )
     if config.profile and int(config.profile.partition(":")[0]) >= config.total_steps:
         raise UsageError(

@@ -118,6 +118,8 @@ def architecture_of(model: str) -> tuple[dict[str, Any], str]:
             ) from error
         return {"name": model} | _dropout(model), ""
     kept = {k: v for k, v in architecture.items() if k not in _PRE_TRAINING_HEAD}
+    if kept.get("classifier") == "unpooled":
+        kept["classifier"] = "gap"  # An image has one label, and these models no class token.
     return kept | _dropout(kept.get("name", "")), str(any_path(model))
 
 

@@ -414,7 +414,7 @@ class RunData:
 
     def __init__(self, config: ConfigDict, dataset: Dataset | None = None):
         from keras_vit.training.data import unreadable_examples
-        from keras_vit.training.data.tf_data_batches import batch_operations
+        from keras_vit.training.data.tf_data_batches import batch_operations, refuse_mixup
 
         self._config = config
         self.dataset = dataset = dataset or open_dataset(config.dataset, config.data_dir)
@@ -428,8 +428,14 @@ class RunData:
         ]
         reduced = config.reduced_decoding
         self.preprocess = self.train.preprocess(config.train_preprocess, reduced.train, True)
-        batch_operations(self.preprocess, config.mixup_p)
+        if batch_operations(self.preprocess, config.mixup_p) and config.masked.target:
+            raise UsageError(
+                "config.masked.target: expected no mixup, as a target is the color of a patch of "
+                f"one image. Received: config.mixup_p={config.mixup_p}, "
+                f"config.train_preprocess={config.train_preprocess!r}."
+            )
         self.eval_preprocess = self.train.preprocess(config.eval_preprocess, reduced.eval, True)
+        refuse_mixup(self.eval_preprocess, "in config.eval_preprocess")
         self.skip_counter = unreadable_examples.counter_for(config.on_error)
 
     def train_batches(
@@ -450,20 +456,34 @@ class RunData:
         """Warns of small classes and shared images, and reads one where that shows its range.
 
         Raises:
-            UsageError: for a model of another number of classes than the data set has.
+            UsageError: for a model whose output is not (batch, classes of the data set), or whose
+                features few-shot evaluation does not take.
             ValueError: for preprocessing to another shape than the model's (height, width,
                 channels), or another range of pixels than models take.
         """
         shape, classes = model.input_shape[1:], self.dataset.num_classes
-        if not self._config.masked.target and model.output_shape[-1] != classes:
+        # Masked patch prediction trains the encoder inside it.
+        encoder = getattr(model, "encoder", model)
+        given, features = encoder.arguments["num_classes"], encoder.endpoints["representation"]
+        # A representation may have as many numbers as there are classes.
+        fits = given and model.output_shape[1:] == (classes,)
+        if not (fits or self._config.masked.target):
             raise UsageError(
                 f"config.model.num_classes: expected {classes}, the classes of "
-                f"{self._config.dataset}. Received: {model.output_shape[-1]}."
+                f"{self._config.dataset}, and a classifier that pools. Received: {given}, for an "
+                f"output of {model.output_shape}."
+            )
+        if self.few_shot_sets and (len(features.shape), shape[-1]) != (2, 3):
+            raise UsageError(
+                "config.few_shot.datasets: expected a model of color images whose classifier "
+                f"pools. Received: images of {shape}, features of {features.shape}."
             )
         self.preprocess.require_fit("train_preprocess", self.train, shape)
+        # Later commands read it, where the run evaluates nothing too.
+        if self.eval or self._config.eval_preprocess:
+            self.eval_preprocess.require_fit("eval_preprocess", self.train, shape)
         if not self.eval:
             return
-        self.eval_preprocess.require_fit("eval_preprocess", self.train, shape)
         self.eval.warn_of_shared(self.train)
         # Photos alone are counted by class.
         classes = self.eval.fingerprint.get("classes", ())

@@ -143,7 +143,7 @@ def eval_dataset(
     Random operations draw from fixed seeds. Args and Raises: as `train_dataset`.
     """
     share = _share(batch_size, num_input_pipelines, input_pipeline_id)
-    _refuse_mixup(preprocess, "in evaluation")
+    refuse_mixup(preprocess, "in evaluation")
     load, reader = _loader(split, preprocess), split.reader
 
     def prepare(index, *record):
@@ -195,7 +195,7 @@ def plain_dataset(
         tf.errors.InvalidArgumentError: while it is read, for an image that cannot be decoded or a
             label outside of the classes.
     """
-    _refuse_mixup(preprocess, "outside training")
+    refuse_mixup(preprocess, "outside training")
     encode = _encoder(split, preprocess)
 
     def load(index):
@@ -231,7 +231,8 @@ def _share(batch_size: int, workers: int, worker: int) -> range:
     return range(worker * size, (worker + 1) * size)
 
 
-def _refuse_mixup(preprocess: Preprocess, where: str) -> None:
+def refuse_mixup(preprocess: Preprocess, where: str) -> None:
+    """Raises `ValueError` for operations on batches."""
     if preprocess.batch_operations:
         raise ValueError(f"Expected no mixup {where}. Received: {preprocess.text!r}.")
 
@@ -248,6 +249,11 @@ def _labeled(split, example):
     dataset = split.dataset
     for key in example.keys() - {"image", "id"}:
         label, expected = example[key], f"Expected labels below {dataset.num_classes}"
+        if label.dtype.is_floating and label.shape[-1:] != (dataset.num_classes,):
+            raise ValueError(
+                f"Expected operations on labels to end with ({dataset.num_classes},), a number for "
+                f"each class of {dataset.name}. Received: {tuple(label.shape)}."
+            )
         if label.dtype.is_integer:
             # TFDS writes -1 where it knows no label.
             known, received = label < dataset.num_classes, label

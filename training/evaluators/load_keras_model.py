@@ -233,7 +233,8 @@ def saved_arguments(source: str | os.PathLike) -> dict[str, Any] | None:
 
     def read():
         if (path / "config.json").is_file():
-            return read_run_config(path / "config.json")["model"]
+            arguments = read_run_config(path / "config.json")["model"]
+            return {key: arguments[key] for key in arguments if key not in schema.NOT_OF_MODEL}
         if path.suffix != ".keras":
             return None
         if not path.is_file():

@@ -1,3 +1,4 @@
+import contextlib
 import math
 
 import numpy as np
@@ -37,6 +38,16 @@ def sharded(**processes):
         ({"masked": {"target": "pixels"}, "loss": "sigmoid"}, "class_weights, loss or freeze"),
         ({"masked": {"target": "pixels"}, "eval_split": "test"}, "eval_split: expected ''"),
         ({"hand_over": "best"}, "config.eval_split beside it"),
+        ({"optimizer": {"base_lr": 0.0}}, "base_lr: expected a rate above 0: no weight would"),
+        (
+            {"model": {"trainable": False}},
+            r"model\.trainable: expected config\.freeze\.\* in its pl",
+        ),
+        ({"model": {"dtype": "float16"}}, r"model\.dtype: expected config\.precision in its place"),
+        (
+            {"model": {"weights": "augreg/B_16"}},
+            r"weights: expected config\.checkpoint in its place",
+        ),
         ({"model": {"image_size": np.int64(8)}}, "model.image_size: expected a value of JSON. Obj"),
         ({"early_stopping": {"patience": 3}, "eval_split": "test"}, "config.eval_every_steps"),
         ({"early_stopping": {"metric": "loss"}}, "eval_top1, eval_top5, eval_loss"),
@@ -102,6 +113,13 @@ def test_the_steps_of_a_run_and_its_warm_up():
         changes |= {"optimizer": {"warmup_steps": steps}}
         with pytest.raises(UsageError, match=rf"than the {steps} .*warmup_steps={steps // 10}\."):
             schema.derive_steps(schema.complete(minimal(total_steps=0) | changes), examples)
+    for until in (19, 20, 21):
+        config = schema.complete(minimal(total_steps=20, freeze={"blocks": 1, "until_step": until}))
+        refused = pytest.raises(
+            UsageError, match=rf"expected below 20, the last\. Received: {until}"
+        )
+        with refused if until > 19 else contextlib.nullcontext():
+            schema.derive_steps(config, 100)
     config = schema.complete(minimal(total_steps=0, epochs=1e9))
     with pytest.raises(UsageError, match=r"config\.epochs: expected at most 2147483647 updates"):
         schema.derive_steps(config, 10**6)

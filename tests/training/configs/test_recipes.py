@@ -66,10 +66,14 @@ def test_augmentation_never_changes_the_label():
 
 def test_a_run_or_a_saved_model_gives_its_architecture_and_weights_but_no_head(vit, tmp_path):
     model = {"name": "ViT-Ti/16", "image_size": 32, "patch_size": 4, "dropout_rate": 0.1}
-    write_run_config(tmp_path, model=model | {"representation_size": 192, "head_bias_init": -10.0})
-    config = finetune.get_config(f"{tmp_path},cifar10,size=48")
-    assert config.checkpoint == str(tmp_path)
-    assert config.model.to_dict() == model | {"image_size": 48, "dropout_rate": 0.0}
+    removed = {"representation_size": 192, "head_bias_init": -10.0}
+    removed |= {"trainable": False, "dtype": "float16", "weights": "gone.npz"}
+    for given, kept in (("map", "map"), ("unpooled", "gap")):
+        write_run_config(tmp_path, model=model | removed | {"classifier": given})
+        config = finetune.get_config(f"{tmp_path},cifar10,size=48")
+        assert config.checkpoint == str(tmp_path)
+        changed = {"image_size": 48, "dropout_rate": 0.0, "classifier": kept}
+        assert config.model.to_dict() == model | changed
     vit.get_layer("embedding").trainable = False
     vit.save(tmp_path / "m.keras")
     config = finetune.get_config(f"{tmp_path / 'm.keras'},cifar10,size=24")

@@ -12,6 +12,10 @@ from keras_vit.training.loop.run_directory import RunDirectory
 from tests.training.data.helpers import write_photos
 from tests.training.runs import wait_for
 
+PLAIN = "decode|resize(16)|value_range"
+MASKED = "few_shot.datasets=digits --config.masked.target=pixels --config.mixup_p=0"
+MASKED += " --config.eval_split="
+
 
 def test_full_disk_ends_the_command(no_room, train_command, tmp_path, capsys):
     no_room()
@@ -46,6 +50,25 @@ def test_diverging_run_names_the_step_and_the_last_good_checkpoint(tiny, tmp_pat
         ("dataset=cifar10", "keras-vit data prepare cifar10"),
         ("eval_preprocess=decode|resize(18)|value_range", "(16, 16, 3), as the model takes"),
         ("train_preprocess=decode|resize(16)", "config.train_preprocess to map pixels to [-1, 1]"),
+        (
+            f"train_preprocess={PLAIN}|one_hot(1)",
+            "to end with (10,), a number for each class of di",
+        ),
+        (f"eval_preprocess={PLAIN}|one_hot(12)", "to end with (10,), a number for each class of d"),
+        (f"eval_preprocess={PLAIN}|mixup(1)", "Expected no mixup in config.eval_preprocess"),
+        ("model.classifier=unpooled", "pools. Received: 10, for an output of (None, 16, 10)"),
+        (
+            "masked.target=pixels --config.eval_split=",
+            "expected no mixup, as a target is the color",
+        ),
+        (f"{MASKED} --config.train_preprocess={PLAIN}|mixup(1)", "expected no mixup, as a target"),
+        (
+            f"{MASKED} --config.eval_preprocess=decode|resize(32)|value_range",
+            "eval_preprocess to en",
+        ),
+        (f"{MASKED} --config.model.classifier=unpooled", "features of (None, 16, 16)."),
+        ("eval_split= --config.eval_preprocess=decode|resize(32)|value_range", "makes (32, 32, 3)"),
+        ("eval_split= --config.eval_preprocess=decode|resize(16)", "maps them to [0, 255]."),
         ("checkpoint=missing.npz", "missing.npz"),
         ("strategy=multiworker", "from TF_CONFIG: KeyError: 'TF_CONFIG'"),
         ("strategy=tpu", "TPU 'local' cannot be reached"),
@@ -57,7 +80,8 @@ def test_wrong_command_leaves_nothing_behind(
     option, message, train_command, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    assert main(train_command(tmp_path / "run", f"--config.{option}")[2:]) == 2
+    options = f"--config.{option}".split(" ")
+    assert main(train_command(tmp_path / "run", *options)[2:]) == 2
     assert message in (error := capsys.readouterr().err)
     assert error.count("error: ") == 1 and "Traceback" not in error
     assert not (tmp_path / "run").exists()

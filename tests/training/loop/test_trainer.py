@@ -84,7 +84,8 @@ def test_saved_models_are_the_average_that_was_evaluated(run, final_state):
 @pytest.mark.parametrize("classes", [1, 12, None])
 def test_a_model_of_other_classes_or_other_data_leaves_nothing(tiny, digits, tmp_path, classes):
     config = tiny()
-    config.model.num_classes = classes
+    # Without a head, its representation has as many numbers as there are classes.
+    config.model.update(num_classes=classes, hidden_size=10)
     with pytest.raises(UsageError, match=r"num_classes: expected 10, the classes of digits"):
         trainer.train(config, tmp_path / "run")
     with pytest.raises(UsageError, match=r"config\.dataset=digits"):

@@ -2,6 +2,7 @@ import json
 import os
 import signal
 import sys
+import types
 from unittest.mock import Mock
 
 import keras
@@ -123,6 +124,25 @@ def test_a_page_from_a_run_has_its_names_and_images(
     assert run("verify", page, f"--against={run_directory}", "--count=20") == 0
     assert run("web", run_directory, "--litert_js=nowhere", f"--output={tmp_path / 'site'}") == 2
     assert "npm pack @litertjs/core@" in capsys.readouterr().err
+
+
+def test_images_of_a_run_calibrate_from_training_and_verify_from_evaluation(
+    run_directory, monkeypatch
+):
+    read = Mock(side_effect=lambda *_, **options: ([options["split"]], None))
+    monkeypatch.setattr(source_and_images, "load_images", read)
+    defaults = {"calibration": None, "dataset": None, "split": None, "data_dir": None, "count": 9}
+    defaults |= {"source": run_directory, "model": None, "num_classes": None, "image_size": None}
+
+    def splits(**options):
+        options = types.SimpleNamespace(**defaults | options)
+        export = source_and_images.Export(options)
+        return export.calibration(["none", "int8"])[0], export.samples[0][0]
+
+    assert splits() == ("train", "test")
+    assert splits(split="validation") == ("train", "validation")
+    assert splits(dataset="digits", split="test[:9]") == ("test[:9]", "test[:9]")
+    assert splits(calibration="digits", split="test[:9]") == ("test[:9]", "test[:9]")
 
 
 def test_verify_needs_images_and_fails_on_another_model(

@@ -6,7 +6,7 @@ import pytest
 
 from keras_vit import initializers, layers
 from keras_vit.backends.gelu import GELU_FLAVORS, TRAINED_GELU_FLAVORS
-from tests.keras_vit.small import randomized, to_numpy
+from tests.keras_vit.small import of_tensorflow, randomized, to_numpy
 
 
 def normal(*shape, seed=0):
@@ -67,6 +67,22 @@ def test_two_dimensional_table():
     np.testing.assert_array_equal(to_numpy(layer.table())[0], [first[0, 0], *grid])
 
 
+@of_tensorflow
+@pytest.mark.parametrize("grid", [(2, 3), (5, 2)])
+def test_sines_of_a_grid_that_only_the_graph_knows(grid):
+    import tensorflow as tf
+
+    layer = layers.SinCosPosition2D((4, 4))
+    layer.build((None, 17, 8))
+    sizes = [tf.TensorSpec((), "int32")] * 2
+    found = tf.function(layer.resized_table, sizes)(*map(tf.constant, grid))
+    (y, x), scale = np.mgrid[: grid[0], : grid[1]].reshape(2, -1, 1), [1, 1e-4]
+    waves = [np.sin(x * scale), np.cos(x * scale), np.sin(y * scale), np.cos(y * scale)]
+    expected = np.pad(np.concatenate(waves, axis=-1), ((1, 0), (0, 0)))[None]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(layer.resized_table(*grid), expected, atol=1e-6)
+
+
 @pytest.mark.parametrize("tokens", [1, 5])
 def test_relative_logits_are_those_of_the_distance(tokens):
     query = normal(3, 2, tokens, 4)
@@ -87,6 +103,17 @@ def test_rules_of_standardization(rule, low, high):
     kernel = (np.array([1, 2, 3, 4]) * 1e-4).reshape(2, 2, 1, 1).astype("float32")
     found = to_numpy(conv.standardize(kernel)).ravel()
     np.testing.assert_allclose(found, [-high, -low, low, high], rtol=2e-6)
+
+
+@pytest.mark.parametrize("dtype", ["mixed_float16", "mixed_bfloat16"])
+def test_kernels_are_standardized_before_they_are_rounded(dtype):
+    """Of values that 16 bits cannot tell from each other, too."""
+    conv = layers.StandardizedConv2D(1, 2, padding="valid", dtype=dtype)
+    conv.build((None, 2, 2, 1))
+    conv.kernel.assign(10 + np.array([1, 2, 3, 4], "float32").reshape(2, 2, 1, 1) * 1e-3)
+    images = np.eye(4, dtype="float32").reshape(4, 2, 2, 1)
+    expected = np.array([-3, -1, 1, 3]) / (np.sqrt(5) + 2e-2)  # 1e-5 in units of 5e-4
+    np.testing.assert_allclose(to_numpy(conv(images)).ravel(), expected, atol=1e-2)
 
 
 @pytest.mark.parametrize(("padding", "outside"), [("edge", -np.inf), ("zero", 0.0)])
@@ -176,7 +203,11 @@ def test_training_normalizes_with_the_batch():
     layer.build(inputs.shape)
     # Two normalized summands of unit variance and zero mean.
     np.testing.assert_allclose(to_numpy(layer(inputs, training=True)).mean((0, 1, 2)), 0, atol=1e-5)
-    assert np.abs(to_numpy(layer.projection_norm.moving_mean)).max() > 0
+    projected = to_numpy(layer.projection(inputs)).reshape(-1, 16)
+    norm = layer.projection_norm
+    np.testing.assert_allclose(to_numpy(norm.moving_mean), 0.1 * projected.mean(0), atol=1e-5)
+    variance = 0.9 + 0.1 * projected.var(0)
+    np.testing.assert_allclose(to_numpy(norm.moving_variance), variance, rtol=1e-4)
 
 
 BOUND = np.sqrt(3)  # of a uniform distribution, in standard deviations

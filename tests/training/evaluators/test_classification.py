@@ -35,6 +35,16 @@ def test_counts_of_a_worked_example():
     np.testing.assert_array_equal(result["confusion"], expected)
 
 
+def test_classes_in_a_cycle_which_is_not_its_own_inverse():
+    order = classification.class_order(["owl", "ant", "bee"], ["ant", "bee", "owl"], "birds")
+    assert order == [1, 2, 0]
+    # The model says ant, bee, bee.
+    logits = np.array([[0, 2, 1], [0, 1, 2], [0, 1, 2]], "float32")
+    result = evaluated(logits, one_hot([0, 1, 2], 3), classes=order)
+    assert result["top1"] == 2 / 3
+    np.testing.assert_array_equal(result["confusion"], [[1, 0, 0], [0, 1, 0], [0, 1, 0]])
+
+
 def test_rows_that_are_not_numbers_are_no_hits_and_padding_counts_nothing():
     logits = np.array([[np.nan, np.nan], [2, 1], [np.nan, 0]], "float32")
     labels = np.array([[1, 0], [1, 0], [1, 0]], "float32")

@@ -112,7 +112,10 @@ def test_another_job_is_refused(bird_model, photos, tmp_path, capsys):
     options = [str(bird_model), str(photos / "0.png"), f"--shards={tmp_path / 'out'}"]
     assert predict.main(options) == 0
     manifest = json.loads((tmp_path / "out" / "_predictions.json").read_text())
-    assert manifest["model"] == load_frozen(bird_model).identity
+    keys = "model preprocess class_names images count top shard_size representation"
+    assert sorted(manifest) == sorted(keys.split())
+    model = load_frozen(bird_model)
+    assert (manifest["model"], manifest["preprocess"]) == (model.identity, model.preprocess)
     (tmp_path / "labels.txt").write_text("one\ntwo\nthree\n")
     changes = ["--top=1", "--shard_size=7", "--representation", f"--labels={tmp_path}/labels.txt"]
     assert predict.main([*options[:2], str(photos / "1.png"), options[2], *changes]) == 2

@@ -51,6 +51,18 @@ def test_a_loss_is_weighted_by_the_mean_of_the_labels_of_its_image(name, smoothi
     np.testing.assert_allclose(found, smoothed, rtol=1e-6)
 
 
+@pytest.mark.parametrize(("alpha", "scale"), [(0.0, 1.0), (None, 1.0), (6.0, 3.0)])
+def test_factors_of_lora_are_scaled_by_alpha_over_the_rank(alpha, scale):
+    model = tiny_vit(num_layers=1)
+    recipes.adapt_low_rank(model, 2, *([] if alpha is None else [alpha]))
+    dense = model.blocks[0].mlp.hidden_dense
+    before = np.array(dense._kernel)
+    assert np.array(dense.lora_kernel_a).any()
+    dense.lora_kernel_b.assign(np.ones(dense.lora_kernel_b.shape))
+    product = np.array(dense.lora_kernel_a) @ np.array(dense.lora_kernel_b)
+    np.testing.assert_allclose(dense.kernel, before + scale * product, atol=1e-6)
+
+
 def test_a_configured_loss_is_saved_with_its_settings():
     loss = build_loss("softmax", 0.1, (1.0, 2.0))
     copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))

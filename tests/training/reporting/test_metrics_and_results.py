@@ -1,6 +1,10 @@
+import types
+
+import keras
 import numpy as np
 import pytest
 
+from keras_vit.training import data
 from keras_vit.training.commands import report
 from keras_vit.training.loop import trainer
 from keras_vit.training.reporting import collect_run_results
@@ -53,6 +57,16 @@ def test_evaluations_before_other_data_was_accepted_are_not_of_the_model():
         "last top-1 accuracy, at step 30": "10.00 %",
         "steps": "30 of 30",
     }
+
+
+def test_labels_of_a_page_are_outputs_of_the_model(bird_model, tmp_path):
+    write_photos(tmp_path / "test", [f"{bird}/{k}.png" for k, bird in enumerate("aabbc")])
+    model, names = keras.saving.load_model(bird_model), ["c", "a", "b"]
+    source = types.SimpleNamespace(model=model, class_names=names)
+    config = {"eval_split": "test", "eval_batch_size": 8, "on_error": "raise"}
+    config["eval_preprocess"] = "decode|resize(16)|value_range(-1,1)"
+    found = collect_run_results._results(source, config, data.open_dataset(f"folder:{tmp_path}"))
+    assert sorted(found["labels"]) == [0, 1, 1, 2, 2]
 
 
 def test_images_of_several_labels_are_left_out(tiny, tmp_path):

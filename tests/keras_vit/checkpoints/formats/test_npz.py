@@ -111,6 +111,14 @@ def test_bfloat16_arrays(saved, tmp_path):
     np.testing.assert_array_equal(to_numpy(model.get_layer("head").kernel), expected)
 
 
+@pytest.mark.parametrize("stored", [np.asfortranarray, lambda a: a.astype(">f4")])
+def test_other_orders_in_memory_are_the_same_arrays(stored, saved, tmp_path):
+    arrays, model = np.load(saved), make_vit(1, representation_size=12)
+    np.savez(tmp_path / "b.npz", **{name: stored(array) for name, array in arrays.items()})
+    keras_vit.load_checkpoint(model, tmp_path / "b.npz")
+    assert_same(model, make_vit(representation_size=12))
+
+
 def test_a_stated_grid_tells_whether_a_table_has_a_class_token():
     assert Layout.detect({"head/kernel": (2, 3)}) is None
     shapes = {"cls": (1, 1, 8), POSITION_TABLE: (1, 16, 8), "Transformer/encoder_norm/scale": (8,)}

@@ -6,6 +6,7 @@ import tensorflow as tf
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 from scipy import stats
 
+from keras_vit.training.data.preprocessing import randaugment
 from keras_vit.training.data.preprocessing.flips_labels_and_mixup import one_hot
 from keras_vit.training.data.preprocessing.parse_operations import parse
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
@@ -218,6 +219,28 @@ def test_sixteen_augmentations_all_of_which_are_drawn():
     # Floats are rounded to bytes first.
     rounded = process(tf.constant(PHOTO - np.float32(0.4)), (1, 2))
     np.testing.assert_array_equal(rounded, process(tf.constant(PHOTO), (1, 2)))
+
+
+def test_layers_signs_and_places_are_drawn_apart(monkeypatch):
+    counted = {name: lambda image, *_, k=k: image * 16 + k for k, name in enumerate(OPERATIONS)}
+    monkeypatch.setattr(randaugment, "OPERATIONS", counted)
+    black, process = tf.zeros((1, 1, 3), tf.uint8), Preprocess("randaugment(2, 15)")
+    first, second = np.divmod(drawn(lambda k: process(black, [0, k])[0, 0, 0], 512), 16)
+    counts = np.histogram2d(first, second, bins=16, range=((0, 16), (0, 16)))[0]
+    assert stats.chi2_contingency(counts + 1e-9).pvalue > 0.01
+    # A bit of the operation, of the sign and of the place.
+    bits = {
+        k: lambda image, at, sign, place, k=k: (
+            image
+            + tf.cast(8 * (k % 2) + 4 * tf.cast(sign > 0, tf.int32), tf.uint8)
+            + tf.cast(tf.reduce_sum(tf.cast(place > 0.5, tf.int32) * [2, 1]), tf.uint8)
+        )
+        for k in range(16)
+    }
+    monkeypatch.setattr(randaugment, "OPERATIONS", bits)
+    process = Preprocess("randaugment(1, 15)")
+    counts = np.bincount(drawn(lambda k: process(black, [1, k])[0, 0, 0], 512), minlength=16)
+    assert stats.chisquare(counts).pvalue > 0.01
 
 
 @pytest.mark.parametrize(

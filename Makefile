@@ -13,7 +13,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help quickstart test lint test-all test-jax test-jax-all test-slow test-fuzz test-kills test-changes
-.PHONY: test-runtimes test-cluster test-delegates legacy tpu docs clean
+.PHONY: test-runtimes test-cluster test-delegates test-mutants legacy tpu docs clean
 
 help: ## Name the commands.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -72,6 +72,9 @@ docs: $(VENV)/docs-installed ## The site in build/site; a broken link or a missi
 test-fuzz: $(VENV)/installed ## Mutations of every file that is read, odd configs, failing disks.
 	FUZZ=$${FUZZ:-2} FUZZ_SEED=$${FUZZ_SEED:-$$RANDOM} $(RUN) -m pytest -m "not slow" tests/fuzz
 
+test-mutants: $(VENV)/mutants-installed ## Change a sample of places, and name the changes that no test notices.
+	MUTANTS_SEED=$${MUTANTS_SEED:-$$RANDOM} WORKERS=$(WORKERS) $(RUN) -m tests.mutants
+
 legacy: $(VENV)/installed ## Fine-tune an exported module under TF 2.15 and tensorflow-addons.
 	$(RUN) -m tests.legacy
 
@@ -103,6 +106,10 @@ $(VENV)/runtimes-installed: $(VENV)/installed requirements-runtimes.lock
 
 $(VENV)/cluster-installed: $(VENV)/installed requirements-cluster.lock
 	@$(INSTALL) -r requirements-cluster.lock
+	@touch $@
+
+$(VENV)/mutants-installed: $(VENV)/installed requirements-mutants.lock
+	@$(INSTALL) -r requirements-mutants.lock
 	@touch $@
 
 $(VENV)/docs-installed: $(VENV)/installed requirements-docs.lock

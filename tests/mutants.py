@@ -1,0 +1,164 @@
+"""`make test-mutants`: changes one place of the packages at a time and runs the tests near it.
+
+Cosmic Ray makes the changes, in copies of the repository. Which places they are depends on the seed
+and on their own lines, so edits elsewhere leave the sample as it is. Near are the test files of the
+folder that mirrors the file's and those that name it or what it defines, the most telling first.
+"""
+
+import ast
+import concurrent.futures
+import contextlib
+import hashlib
+import os
+import pathlib
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+from cosmic_ray.ast import ast_nodes, get_ast
+from cosmic_ray.mutating import use_mutation
+from cosmic_ray.plugins import get_operator
+
+from tests.equivalent_mutants import EQUIVALENT
+
+ROOT = pathlib.Path(__file__).parents[1]
+BUILD = ROOT / "build" / "mutants"
+PACKAGES = ("keras_vit", "training", "export", "benchmarks")
+# Cosmic Ray has further ones, most of which end at the first import.
+COMPARISONS = "Lt_LtE LtE_Lt Gt_GtE GtE_Gt Eq_NotEq NotEq_Eq Is_IsNot IsNot_Is"
+ARITHMETIC = "Add_Sub Sub_Add Mul_Div Div_Mul FloorDiv_Mul Mod_FloorDiv Pow_Mul BitAnd_BitOr"
+OTHERS = (
+    "NumberReplacer AddNot ReplaceUnaryOperator_USub_UAdd ReplaceUnaryOperator_Delete_Not "
+    "ReplaceTrueWithFalse ReplaceFalseWithTrue ReplaceAndWithOr ReplaceOrWithAnd "
+    "ReplaceBreakWithContinue ReplaceContinueWithBreak ExceptionReplacer ZeroIterationForLoop"
+)
+OPERATORS = {
+    **{f"core/ReplaceComparisonOperator_{each}": "comparison" for each in COMPARISONS.split()},
+    **{f"core/ReplaceBinaryOperator_{each}": "arithmetic" for each in ARITHMETIC.split()},
+    **{f"core/{each}": each for each in OTHERS.split()},
+}
+# Fuzzers and guides execute everything; the JAX engine and what is long have lanes of their own.
+APART = ("tests/fuzz/", "tests/legacy/", "tests/training/engine/jax/", "tests/test_readme")
+PYTEST = ("-m", "pytest", "-x", "-m", "not slow and not long", "-p", "no:cacheprovider")
+
+
+def hashed(text):
+    return int(hashlib.sha256(text.encode()).hexdigest(), 16)
+
+
+def not_seen(code):
+    """Yields where no change shows: hints of types, messages of errors, `strict` of `zip`."""
+    for node in ast.walk(ast.parse(code)):
+        found = [getattr(node, "annotation", None), getattr(node, "returns", None)]
+        found += [node.exc] if isinstance(node, ast.Raise) else []
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "zip":
+            found += node.keywords
+        for each in filter(None, found):
+            yield (each.lineno, each.col_offset), (each.end_lineno, each.end_col_offset)
+
+
+def mutants(seed):
+    """Returns one mutant of every place, (path, operator, occurrence, line), in a random order."""
+    places = {}
+    for file in (file for each in PACKAGES for file in sorted((ROOT / each).rglob("*.py"))):
+        path, code = str(file.relative_to(ROOT)), file.read_text(encoding="utf-8")
+        if path.startswith(("keras_vit/training/", "keras_vit/export/")):
+            continue  # links to the folders at the top
+        nodes, lines, hidden = [*ast_nodes(get_ast(code))], code.splitlines(), [*not_seen(code)]
+        for name, kind in OPERATORS.items():
+            operator = get_operator(name)()
+            positions = [start for node in nodes for start, _ in operator.mutation_positions(node)]
+            for occurrence, start in enumerate(positions):
+                if not any(first <= start < last for first, last in hidden):
+                    rank = hashed(f"{seed} {path} {kind} {start[1]} {lines[start[0] - 1]}")
+                    mutant = (path, name, occurrence, start[0])
+                    places.setdefault((rank, start), []).append(mutant)
+    # A number has two, one more and one less.
+    return [places[key][key[0] % len(places[key])] for key in sorted(places)]
+
+
+def near(path):
+    """Returns the test files near a file of the packages, the nearest first."""
+    code = (ROOT / path).read_text(encoding="utf-8")
+    names = {
+        pathlib.Path(path).stem,
+        *re.findall(r"^(?:    )?(?:def|class) ([A-Za-z]\w{4,})", code, re.M),
+    }
+    names |= {*re.findall(r"^([A-Z_]{5,})\b.* = ", code, re.M)}
+    mirror, ranked = (ROOT / "tests" / path).parent, []
+    while not mirror.exists():
+        mirror = mirror.parent
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        test = str(file.relative_to(ROOT))
+        words = {*re.findall(r"\w+", file.read_text(encoding="utf-8"))}
+        within = mirror in file.parents if mirror.parent.parent != ROOT else mirror == file.parent
+        named = len(names & words)
+        if (within or named) and not test.startswith(APART):
+            ranked.append((-named - 2 * within, test))
+    return [test for _, test in sorted(ranked)][:8]
+
+
+def copy_to(folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, names.split("\0")):
+        if os.path.lexists(ROOT / name):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
+    return folder
+
+
+def passed(tree, tests, seconds):
+    """Returns whether tests in a copy pass, as far as they come in a time."""
+    process = subprocess.Popen(
+        [sys.executable, *PYTEST, f"--timeout={seconds // 2}", *tests],
+        cwd=tree,
+        env=os.environ | {"PYTHONPATH": str(tree)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        # 5: all of them are left to other lanes.
+        return process.wait(seconds) in (0, 5)
+    except subprocess.TimeoutExpired:
+        return True
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def main(count, seed, seconds, workers):
+    trees = queue.Queue()
+    for number in range(workers):
+        trees.put(copy_to(BUILD / str(number)))
+
+    def survives(mutant):
+        path, operator, occurrence, line = mutant
+        text = (ROOT / path).read_text(encoding="utf-8").splitlines()[line - 1].strip()
+        name = f"{path}:{line} {operator.removeprefix('core/')}: {text}"
+        if reason := EQUIVALENT.get((path, text)):
+            print(f"equivalent {name}\n           {reason}", flush=True)
+            return None
+        tree = trees.get()
+        try:
+            with use_mutation(tree / path, get_operator(operator)(), occurrence):
+                result = passed(tree, near(path), seconds)
+        finally:
+            trees.put(tree)
+        print("SURVIVED  " if result else "killed    ", name, flush=True)
+        return result
+
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        results = [*pool.map(survives, mutants(seed)[:count])]
+    killed, survived = results.count(False), results.count(True)
+    print(f"{killed} of {killed + survived} killed, {killed / (killed + survived):.0%}")
+
+
+if __name__ == "__main__":
+    settings = {"MUTANTS": 60, "MUTANTS_SEED": 0, "MUTANT_SECONDS": 300, "WORKERS": 2}
+    main(*(int(os.environ.get(name) or default) for name, default in settings.items()))

@@ -16,7 +16,7 @@ from keras_vit.export.errors import ExportError
 from keras_vit.export.labels_and_interface_json import exported_operations
 from keras_vit.export.supported_models import image_size
 from keras_vit.export.verification.verify_and_thresholds import Report
-from keras_vit.models.find_and_replace_layers import inner_layers
+from keras_vit.models.inner_layers import inner_layers
 from keras_vit.training import paper_tables
 from keras_vit.training.evaluators.exported_files import labels_of
 from keras_vit.training.io.atomic import atomic_file

@@ -6,8 +6,8 @@ import numpy as np
 import keras_vit
 from keras_vit.checkpoints.save_npz import require_finite
 from keras_vit.export.errors import ExportError
-from keras_vit.models.find_and_replace_layers import inner_layers, require_unquantized
 from keras_vit.models.image_model import ACTIVATIONS, ImageModel, activation_name
+from keras_vit.models.inner_layers import inner_layers, require_unquantized
 from keras_vit.prepare_photos import outside
 from keras_vit.type_hints import Tensor
 
@@ -239,9 +239,7 @@ def _handed_over(graph, core, last, images, dtype):
     portable_core = portable(core, dtype)
     prepared, endpoints, others = [], {}, {}
     names = [name for name in ("representation", "logits") if name in portable_core.endpoints]
-    outputs_of_core = keras.Model(
-        portable_core.input, {name: portable_core.endpoints[name] for name in names}
-    )
+    outputs_of_core = portable_core.up_to(names)
 
     def call(operation, *args, **kwargs):
         if operation is core:

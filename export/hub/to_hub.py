@@ -107,7 +107,7 @@ def _sub_model(model, output, resolution):
                 f"{type(model).__name__}. Only a VisionTransformer takes images of any size."
             )
         return model.any_resolution(output)
-    return keras.Model(model.input, model.endpoints[output])
+    return model.up_to(output)
 
 
 def endpoint_model(model: keras.Model, resolution: str) -> keras.Model:
@@ -115,12 +115,10 @@ def endpoint_model(model: keras.Model, resolution: str) -> keras.Model:
 
     `model` is one that `portable` returned, `resolution` as in `to_hub`.
     """
-    tensors = dict(model.endpoints)
+    names = list(model.endpoints)
     if model.arguments.get("attention") == "global":
-        tensors.update(model.attention_endpoints)
-    if resolution == "any":
-        return model.any_resolution(tuple(tensors))
-    return keras.Model(model.input, tensors)
+        names += model.attention_endpoints
+    return model.any_resolution(names) if resolution == "any" else model.up_to(names)
 
 
 def _reusable(model, spec, modes=(False, True)):

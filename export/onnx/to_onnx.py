@@ -68,7 +68,7 @@ def to_onnx(
     image = keras.Input((*image_size(model), 3), dtype="float32", name="image")
     scaled = keras.layers.Rescaling(2.0, -1.0, dtype="float32")(image)
     # ONNX Runtime, too, takes zeros before a maximum for padding that is never the maximum.
-    layers = for_delegates(keras.Model(model.input, model.endpoints[output]))
+    layers = for_delegates(model.up_to(output))
     graph = _WeightsAsInputs(keras.Model(image, {output: layers(scaled)}))
     with atomic_file(file) as temporary, quiet_conversion(Warning):
         graph.export(

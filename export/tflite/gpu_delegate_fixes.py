@@ -11,7 +11,7 @@ from keras import ops
 
 from keras_vit.export.tflite import flatbuffer_and_metadata as files
 from keras_vit.layers import MAPHead, RootPooling
-from keras_vit.models.find_and_replace_layers import with_replaced_layers
+from keras_vit.models.inner_layers import with_replaced_layers
 from keras_vit.type_hints import Tensor
 
 GREATEST_RANK = 4

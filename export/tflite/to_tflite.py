@@ -35,8 +35,8 @@ from keras_vit.export.tflite.gpu_delegate_fixes import (
 )
 from keras_vit.export.tflite.quantization import CALIBRATED, FOR_NPUS, QUANTIZATIONS, quantize
 from keras_vit.models.argument_ranges import as_height_width
-from keras_vit.models.find_and_replace_layers import with_replaced_layers
 from keras_vit.models.image_model import ACTIVATIONS, ImageModel
+from keras_vit.models.inner_layers import with_replaced_layers
 from keras_vit.training.evaluators.exported_files import LABELS_FILE
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.type_hints import ImageSize, Tensor
@@ -281,10 +281,10 @@ def signatures(
     """
     found = {}
     for name in names:
-        graph, batch, size, output = model, 1, image_size(model), output_name(model)
+        graph, batch, size, output = model.up_to(), 1, image_size(model), output_name(model)
         if name == "feature_vector" and output == "logits":
             output = "representation"
-            graph = keras.Model(model.input, model.endpoints[output])
+            graph = model.up_to(output)
         elif name == ROLLOUT:
             graph, output = keras.Model(model.input, rollout_endpoint(model)), "rollout"
         elif of_batch := re.fullmatch(r"batch_(\d+)", name):

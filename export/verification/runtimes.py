@@ -182,7 +182,7 @@ def _other_ways(module, model, output, activation, images):
     if not model.non_trainable_variables and hasattr(module, "serve_train"):
         found["training=True"] = _difference(module(images, training=True), expected[output])
         found["serve_train"] = _difference(module.serve_train(images), expected[output])
-    main = keras.Model(model.input, model.endpoints[output])
+    main = model.up_to(output)
     counts = [sum(np.prod(each.shape) for each in of.variables) for of in (module, main)]
     found["number of weights"] = float(abs(counts[0] - counts[1]))
     if hasattr(module, "feature_vector"):
@@ -250,8 +250,7 @@ def _open_onnx(path, model=None):
         return result, Delegation(", ".join(session.get_providers()), True)
 
     def other_ways(images):
-        graph = keras.Model(model.input, model.endpoints[made[0]])
-        expected = graph(images[:1] * 2 - 1, training=False)
+        expected = model.up_to(made[0])(images[:1] * 2 - 1, training=False)
         return {"answer for one image": _difference(run(images[:1])[0], expected)}
 
     kind = "float16" if onnx.TensorProto.FLOAT16 in types else "onnx"

@@ -30,7 +30,7 @@ from keras_vit.checkpoints.npz_file_layouts import BiTLayout, FileArray, FileLay
 from keras_vit.checkpoints.pytorch_layouts import TORCH_FORMATS, TorchLayout
 from keras_vit.checkpoints.weights_of_model import weights_of
 from keras_vit.imagenet_classes import imagenet_classes
-from keras_vit.models.find_and_replace_layers import require_unquantized
+from keras_vit.models.inner_layers import require_unquantized
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.variants import TIMM_NAMES, arguments_of
 

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.weights_of_model import weights_of
-from keras_vit.models.find_and_replace_layers import require_unquantized
+from keras_vit.models.inner_layers import require_unquantized
 from keras_vit.unpacking import open_archive
 
 # Arguments of a model that the arrays' shapes do not show.

@@ -14,7 +14,7 @@ from keras import ops
 
 from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.position_embeddings import PositionEmbedding
-from keras_vit.models.find_and_replace_layers import inner_layers
+from keras_vit.models.inner_layers import inner_layers
 from keras_vit.models.resnets import ResNetV2
 from keras_vit.models.vision_transformer import VisionTransformer
 

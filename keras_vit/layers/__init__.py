@@ -1,22 +1,22 @@
 """The layers of the Vision Transformer, its hybrids and its relatives."""
 
 from keras_vit.layers.attention import MultiHeadSelfAttention
-from keras_vit.layers.axial import AxialAttention, AxialEncoderBlock, AxialUnit
-from keras_vit.layers.class_token import ClassToken
-from keras_vit.layers.dropout import Dropout, StochasticDepth
-from keras_vit.layers.encoder_block import EncoderBlock
-from keras_vit.layers.map_head_and_classifier import MAPHead
-from keras_vit.layers.mlp import MLP
-from keras_vit.layers.normalization import LayerNormalization
-from keras_vit.layers.patch_embedding import FlattenGrid, PatchEmbedding
-from keras_vit.layers.position_embeddings import PositionEmbedding
-from keras_vit.layers.positions_2d_and_sincos import LearnedPosition2D, SinCosPosition2D
-from keras_vit.layers.register_tokens import RegisterTokens
-from keras_vit.layers.relative_and_fused_attention import (
+from keras_vit.layers.attention_variants import (
     FusedSelfAttention,
     RelativePosition,
     RelativeSelfAttention,
 )
+from keras_vit.layers.axial import AxialAttention, AxialEncoderBlock, AxialUnit
+from keras_vit.layers.class_token import ClassToken
+from keras_vit.layers.dropout import Dropout, StochasticDepth
+from keras_vit.layers.encoder_block import EncoderBlock
+from keras_vit.layers.heads import MAPHead
+from keras_vit.layers.mlp import MLP
+from keras_vit.layers.normalization import LayerNormalization
+from keras_vit.layers.patch_embedding import FlattenGrid, PatchEmbedding
+from keras_vit.layers.position_embeddings import PositionEmbedding
+from keras_vit.layers.position_tables_2d import LearnedPosition2D, SinCosPosition2D
+from keras_vit.layers.register_tokens import RegisterTokens
 from keras_vit.layers.resnet_units import (
     BiTUnit,
     GroupNormalization,

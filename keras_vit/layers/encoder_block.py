@@ -5,12 +5,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.layers.attention import MultiHeadSelfAttention
+from keras_vit.layers.attention_variants import ATTENTIONS
 from keras_vit.layers.base import Layer
 from keras_vit.layers.dropout import Dropout, StochasticDepth, remat
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.normalization import LayerNormalization
-from keras_vit.layers.relative_and_fused_attention import FusedSelfAttention, RelativeSelfAttention
 from keras_vit.type_hints import Tensor
 
 
@@ -27,8 +26,7 @@ class EncoderBlock(Layer):
         stochastic_depth_rate: float, probability that an example skips a branch.
         gelu: "tanh" or "erf".
         layer_norm_epsilon: float.
-        relative_positions: bool, whether attention is a `RelativeSelfAttention`.
-        flash_attention: bool, whether it is a `FusedSelfAttention`; not with relative positions.
+        attention_type: a name of `keras_vit.layers.attention_variants.ATTENTIONS`.
         remat: bool, whether training recomputes the block's activations in the
             backward pass instead of keeping them.
 
@@ -46,32 +44,29 @@ class EncoderBlock(Layer):
         self,
         num_heads: int,
         mlp_dim: int,
+        attention_type: str = "plain",
         dropout_rate: float = 0.0,
         attention_dropout_rate: float = 0.0,
         stochastic_depth_rate: float = 0.0,
         gelu: str = "tanh",
         layer_norm_epsilon: float = 1e-6,
-        relative_positions: bool = False,
-        flash_attention: bool = False,
         remat: bool = False,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.mlp_dim = mlp_dim
+        self.attention_type = attention_type
         self.dropout_rate = dropout_rate
         self.attention_dropout_rate = attention_dropout_rate
         self.stochastic_depth_rate = stochastic_depth_rate
         self.gelu = gelu
         self.layer_norm_epsilon = layer_norm_epsilon
-        self.relative_positions = relative_positions
-        self.flash_attention = flash_attention
         self.remat = remat
 
         inner = self.inner
         self.attention_norm = inner(LayerNormalization, "attention_norm", layer_norm_epsilon)
-        fused = FusedSelfAttention if flash_attention else MultiHeadSelfAttention
-        msa = RelativeSelfAttention if relative_positions else fused
+        msa = ATTENTIONS[attention_type]
         self.attention = inner(msa, "attention", num_heads, attention_dropout_rate)
         self.attention_dropout = inner(Dropout, "attention_dropout", dropout_rate)
         self.mlp_norm = inner(LayerNormalization, "mlp_norm", layer_norm_epsilon)

@@ -7,7 +7,7 @@ attention, the representation, the head and the losses.
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence, Set
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import keras
@@ -15,7 +15,7 @@ import keras
 from keras_vit.backends.by_backend import predicting
 from keras_vit.did_you_mean_and_foreign_keywords import refuse_unknown, require_one_of
 from keras_vit.imagenet_classes import require_class_name
-from keras_vit.models import find_and_replace_layers as inner
+from keras_vit.models import inner_layers as inner
 from keras_vit.type_hints import Tensor
 
 ACTIVATIONS = {"softmax": keras.ops.softmax, "sigmoid": keras.ops.sigmoid}
@@ -82,6 +82,8 @@ class ImageModel(keras.Model):
         endpoints: names to Keras tensors in the order of the forward pass; the last is the output.
         arguments: those of the class's constructor, checked; not `name`, `trainable` and `dtype`.
         policy: the dtype policy of the layers.
+        shortcut: the last endpoints again, of less computation, or {}. The model computes these
+            where no other endpoint is asked for.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "ImageModel":
@@ -99,6 +101,7 @@ class ImageModel(keras.Model):
         policy: keras.DTypePolicy,
         name: str,
         trainable: bool = True,
+        shortcut: Mapping[str, Tensor] = MappingProxyType({}),
     ):
         output = list(endpoints.values())[-1]
         super().__init__(inputs=images, outputs=output, name=name)
@@ -114,6 +117,8 @@ class ImageModel(keras.Model):
             policy=policy,
             class_names=None,
             activation=None,
+            shortcut=shortcut,
+            computed=keras.Model(images, list(shortcut.values())[-1]) if shortcut else None,
         )
         self.preprocessing: str | None = None
 
@@ -129,6 +134,38 @@ class ImageModel(keras.Model):
         `keras.Model(model.input, model.endpoints["representation"])` computes one.
         """
         return dict(self._record.endpoints)
+
+    def call(self, inputs: Tensor, training: bool | None = None, mask: Tensor = None) -> Tensor:
+        computed = self._record.computed
+        if computed is None:
+            return super().call(inputs, training=training, mask=mask)
+        return computed.call(inputs, training=training, mask=mask)
+
+    def up_to(self, outputs: str | Sequence[str] = "output") -> keras.Model:
+        """Returns the model of the same weights that ends at an endpoint, without needless work.
+
+        Args:
+            outputs: "output", or a name of `endpoints` or `attention_endpoints`, or a sequence of
+                such names for a model that returns a dict of them.
+
+        Raises:
+            ValueError: if the model has nothing of such a name.
+        """
+        names = [outputs] if isinstance(outputs, str) else list(outputs)
+        output = list(self.endpoints)[-1]
+        wanted = {name: output if name == "output" else name for name in names}
+        named = self._record.shortcut
+        if not set(wanted.values()) <= set(named):
+            named = self.endpoints
+        if not set(wanted.values()) <= set(named):
+            named = named | getattr(self, "attention_endpoints", {})
+        if unknown := set(wanted.values()) - set(named):
+            raise ValueError(
+                f"Expected names of {', '.join(named)}, output. Received: {', '.join(unknown)}"
+            )
+        found = {name: named[key] for name, key in wanted.items()}
+        result = found[outputs] if isinstance(outputs, str) else found
+        return keras.Model(self.input, result, name=self.name)
 
     @property
     def class_names(self) -> tuple[str, ...] | None:

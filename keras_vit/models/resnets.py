@@ -7,7 +7,7 @@ import keras
 
 from keras_vit import layers
 from keras_vit.layers.axial import batch_normalization, convolution
-from keras_vit.layers.map_head_and_classifier import classification_head
+from keras_vit.layers.heads import classification_head
 from keras_vit.models.argument_ranges import as_height_width, checked
 from keras_vit.models.image_model import ImageModel
 from keras_vit.type_hints import ImageSize, Tensor
@@ -151,5 +151,5 @@ def _padded_images(arguments: dict[str, Any], dtype: Any):
 def _pooled_head(x, dtype, arguments):
     """Returns the last endpoints of a ResNet."""
     pooled = keras.layers.GlobalAveragePooling2D("channels_last", name="pool", dtype=dtype)(x)
-    head = classification_head(pooled, arguments["num_classes"], arguments["head_bias_init"])
-    return {"encoded": x, **head}
+    classify = classification_head(arguments["num_classes"], arguments["head_bias_init"])
+    return {"encoded": x, **classify(pooled)}

@@ -1,5 +1,6 @@
 """The Vision Transformer (section 3.1)."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -9,16 +10,17 @@ from keras import ops
 
 from keras_vit import layers
 from keras_vit.initializers import VarianceScaling
-from keras_vit.layers.map_head_and_classifier import classification_head
-from keras_vit.layers.positions_2d_and_sincos import POSITION_EMBEDDINGS
+from keras_vit.layers.heads import classification_head
+from keras_vit.layers.position_tables_2d import POSITION_EMBEDDINGS
+from keras_vit.models.any_resolution import at_any_resolution, attention_of_blocks
 from keras_vit.models.argument_ranges import WITH_CLASS_TOKEN, as_height_width, checked
-from keras_vit.models.encoder_views import EncoderViews
-from keras_vit.models.resnets import hybrid_stem
+from keras_vit.models.image_model import ImageModel
+from keras_vit.models.resnets import hybrid_stem, stem_stride
 from keras_vit.type_hints import ImageSize, Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class VisionTransformer(EncoderViews):
+class VisionTransformer(ImageModel):
     """Patches, class token, position embeddings, encoder, head: equations 1 to 4.
 
     A functional `keras.Model` from images, (batch, height, width, in_channels) float32 in
@@ -107,93 +109,188 @@ class VisionTransformer(EncoderViews):
         shape = (*as_height_width(image_size), arguments["in_channels"])
         images = keras.Input(shape, dtype="float32", name="images")
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
-        endpoints, block_inputs = _forward(images, policy, SimpleNamespace(**arguments))
-        super().__init__(images, endpoints, arguments, policy, name, trainable)
-        self._record.block_inputs = block_inputs
+        has_class_token = arguments["classifier"] in WITH_CLASS_TOKEN
+        a = SimpleNamespace(**arguments, dtype=policy, has_class_token=has_class_token)
+
+        grid, embedded = embed(images, a)
+        blocks, tokens = encode(grid, embedded, a)
+        norm = layers.LayerNormalization(a.layer_norm_epsilon, name="encoder_norm", dtype=policy)
+        encoded = norm(tokens[-1][1])
+        classify = head(a)
+        endpoints = {
+            "stem": grid,
+            "embedded": embedded,
+            **{f"block_{index:02d}": after for index, (_, after) in enumerate(tokens)},
+            "encoded": encoded,
+            **classify(pool(encoded, a)),
+        }
+        shortcut = {}
+        if a.classifier == "token":
+            shortcut = classify(pool(norm(class_token_alone(blocks[-1], tokens[-1][0])), a))
+        super().__init__(images, endpoints, arguments, policy, name, trainable, shortcut)
+        self._record.block_inputs = [before for before, _ in tokens]
+
+    @property
+    def grid_size(self) -> tuple[int, int]:
+        """The (rows, columns) of patches."""
+        return tuple(self.endpoints["stem"].shape[1:3])
+
+    @property
+    def token_stride(self) -> int:
+        """Pixels of the image between neighboring tokens, those of the ResNet's stride included."""
+        resnet = self.arguments["resnet"]
+        return self.arguments["patch_size"] * (stem_stride(resnet["num_layers"]) if resnet else 1)
+
+    @property
+    def num_prefix_tokens(self) -> int:
+        """The tokens before those of the patches: class token and registers."""
+        class_token = self.arguments["classifier"] in WITH_CLASS_TOKEN
+        return int(class_token) + self.arguments["register_tokens"]
+
+    @property
+    def blocks(self) -> list[keras.layers.Layer]:
+        """The encoder's blocks, in order."""
+        count = self.arguments["num_layers"]
+        return [self.get_layer(f"encoder_block_{index:02d}") for index in range(count)]
+
+    @property
+    def attention_endpoints(self) -> dict[str, Tensor]:
+        """The attention weights of every block (equation 6), as tensors of the model's graph.
+
+        A dict of "block_00/attention" and so on to (batch, heads, tokens, tokens) float32.
+
+        Raises:
+            ValueError: if the model's attention is axial.
+        """
+        return attention_of_blocks(self.arguments, self.blocks, self._record.block_inputs)
+
+    def any_resolution(self, outputs: str | Sequence[str] = "output") -> keras.Model:
+        """Returns the same model, on the same weights, for images of every size.
+
+        Learned position embeddings are interpolated in the graph, corners aligned, to
+        the grid of the image at hand; at the model's own size the result is its
+        own. Sines and cosines are computed. Pixels that do not fill a patch are cropped.
+
+        Args:
+            outputs: "output", or a name of `endpoints` or `attention_endpoints`, or a sequence
+                of such names for a model that returns a dict of them.
+
+        Raises:
+            ValueError: if the model's weights know the grid in another way, as relative
+                positions and axial attention do, or if it has nothing of such a name.
+        """
+        return at_any_resolution(self, outputs)
 
 
-def _forward(images: Tensor, dtype: keras.DTypePolicy, a: SimpleNamespace):
-    """Applies equations 1 to 4 to a Keras tensor, with the constructor's arguments `a`.
+def embed(images: Tensor, a: SimpleNamespace) -> tuple[Tensor, Tensor]:
+    """Equation 1: patches, class token, position embeddings.
 
-    Returns (the endpoints, a dict in this order; the tokens that enter each block, a list).
+    Returns the patches' grid, (batch, rows, columns, hidden_size), and the encoder's tokens,
+    (batch, tokens, hidden_size).
     """
-    features = hybrid_stem(images, dtype, **a.resnet) if a.resnet else images
-    embed = layers.PatchEmbedding(a.hidden_size, a.patch_size, name="embedding", dtype=dtype)
-    stem = embed(features)
-    grid_size = stem.shape[1:3]
-    class_token = a.classifier in WITH_CLASS_TOKEN
-    placement = a.position_placement if a.position_embedding in POSITION_EMBEDDINGS else None
-
-    def positions(name="position_embedding"):
-        embedding = POSITION_EMBEDDINGS[a.position_embedding]
-        return embedding(grid_size, class_token, name=name, dtype=dtype)
-
-    x = layers.FlattenGrid(name="tokens", dtype=dtype)(stem)
-    if class_token:
-        x = layers.ClassToken(name="class_token", dtype=dtype)(x)
-    if placement == "stem":
-        x = positions()(x)  # equation 1
+    features = hybrid_stem(images, a.dtype, **a.resnet) if a.resnet else images
+    stem = layers.PatchEmbedding(a.hidden_size, a.patch_size, name="embedding", dtype=a.dtype)
+    grid = stem(features)
+    x = layers.FlattenGrid(name="tokens", dtype=a.dtype)(grid)
+    if a.has_class_token:
+        x = layers.ClassToken(name="class_token", dtype=a.dtype)(x)
+    if a.position_placement == "stem":
+        x = _positions(grid, a)(x)
     if a.register_tokens:
-        registers = {"num_tokens": a.register_tokens, "start": int(class_token)}
-        x = layers.RegisterTokens(**registers, name="register_tokens", dtype=dtype)(x)
+        registers = {"num_tokens": a.register_tokens, "start": int(a.has_class_token)}
+        x = layers.RegisterTokens(**registers, name="register_tokens", dtype=a.dtype)(x)
     if a.dropout_rate > 0:
-        x = layers.Dropout(a.dropout_rate, name="dropout", dtype=dtype)(x)
-    endpoints = {"stem": stem, "embedded": x}
+        x = layers.Dropout(a.dropout_rate, name="dropout", dtype=a.dtype)(x)
+    return grid, x
 
-    shared_positions = positions() if placement == "shared" else None
-    axial = partial(layers.AxialEncoderBlock, grid_size)
-    block_of = axial if a.attention == "axial" else layers.EncoderBlock
-    block_inputs = []
+
+def _positions(grid, a, name="position_embedding"):
+    """Returns the layer that adds position embeddings, or a function that adds none."""
+    kind = POSITION_EMBEDDINGS.get(a.position_embedding)
+    if kind is None:
+        return lambda tokens: tokens
+    return kind(grid.shape[1:3], a.has_class_token, name=name, dtype=a.dtype)
+
+
+def encode(grid: Tensor, x: Tensor, a: SimpleNamespace) -> tuple[list[Callable], list[Tensor]]:
+    """Equations 2 and 3. Returns the blocks, and the tokens before and after each of them.
+
+    The tokens are a list of a pair for each block, (batch, tokens, hidden_size) each.
+    """
+    shared = _positions(grid, a) if a.position_placement == "shared" else None
+    blocks, tokens = [], []
     for index in range(a.num_layers):
-        if placement == "every":
-            x = positions(f"position_embedding_{index:02d}")(x)
-        elif shared_positions is not None:
-            x = shared_positions(x)
-        block_inputs.append(x)
-        block = block_of(
-            num_heads=a.num_heads,
-            mlp_dim=a.mlp_dim,
-            dropout_rate=a.dropout_rate,
-            attention_dropout_rate=a.attention_dropout_rate,
-            stochastic_depth_rate=a.stochastic_depth_rate * index / max(a.num_layers - 1, 1),
-            gelu=a.gelu,
-            layer_norm_epsilon=a.layer_norm_epsilon,
-            relative_positions=a.position_embedding == "relative",
-            remat=a.remat,
-            flash_attention=a.flash_attention,
-            name=f"encoder_block_{index:02d}",
-            dtype=dtype,
-        )
-        x = block(x)  # equations 2 and 3
-        endpoints[f"block_{index:02d}"] = x
+        if a.position_placement == "every":
+            x = _positions(grid, a, f"position_embedding_{index:02d}")(x)
+        elif shared is not None:
+            x = shared(x)
+        blocks.append(_block(index, grid, a))
+        tokens.append((x, blocks[-1](x)))
+        x = tokens[-1][1]
+    return blocks, tokens
 
-    norm = layers.LayerNormalization(a.layer_norm_epsilon, name="encoder_norm", dtype=dtype)
-    endpoints["encoded"] = x = norm(x)
-    start = int(class_token) + a.register_tokens
-    patches = x[:, start:] if start else x
-    mean = keras.layers.GlobalAveragePooling1D("channels_last", name="pool", dtype=dtype)
+
+def _block(index, grid, a):
+    kind = layers.EncoderBlock
+    if a.attention == "axial":
+        kind = partial(layers.AxialEncoderBlock, grid.shape[1:3])
+    fused = "fused" if a.flash_attention else "plain"
+    return kind(
+        num_heads=a.num_heads,
+        mlp_dim=a.mlp_dim,
+        attention_type="relative" if a.position_embedding == "relative" else fused,
+        dropout_rate=a.dropout_rate,
+        attention_dropout_rate=a.attention_dropout_rate,
+        stochastic_depth_rate=a.stochastic_depth_rate * index / max(a.num_layers - 1, 1),
+        gelu=a.gelu,
+        layer_norm_epsilon=a.layer_norm_epsilon,
+        remat=a.remat,
+        name=f"encoder_block_{index:02d}",
+        dtype=a.dtype,
+    )
+
+
+def class_token_alone(block: Callable, tokens: Tensor) -> Tensor:
+    """The shortcut of the last block: its output for the class token, (batch, 1, hidden_size).
+
+    Skips the other tokens' queries and MLP, which equation 4 does not read; the result is the same.
+    """
+    return block(tokens[:, :1], context=tokens)
+
+
+def pool(encoded: Tensor, a: SimpleNamespace) -> Tensor:
+    """Returns what the head reads of the encoder's tokens: equation 4 for the class token.
+
+    (batch, hidden_size), twice that for "token_gap", (batch, patches, hidden_size) for "unpooled".
+    """
+    # A slice and a reshape: TFLite's delegates do not take an index that drops an axis.
     if a.classifier == "token":
-        # Equation 4. The last block computes the class token alone.
-        y = norm(block(block_inputs[-1][:, :1], context=block_inputs[-1]))
-        x = ops.reshape(y, (-1, a.hidden_size))
-    elif a.classifier == "token_gap":
-        # A slice and a reshape: TFLite's delegates do not take an index that drops an axis.
-        y = ops.reshape(x[:, :1], (-1, a.hidden_size))
-        x = ops.concatenate([y, mean(patches)], axis=-1)
-    elif a.classifier == "gap":
-        x = mean(patches)
-    elif a.classifier == "map":
+        first = encoded if encoded.shape[1] == 1 else encoded[:, :1]
+        return ops.reshape(first, (-1, a.hidden_size))
+    start = int(a.has_class_token) + a.register_tokens
+    patches = encoded[:, start:] if start else encoded
+    if a.classifier == "unpooled":
+        return patches
+    if a.classifier == "map":
         sizes = (a.num_heads, a.mlp_dim, a.gelu, a.layer_norm_epsilon)
-        x = layers.MAPHead(*sizes, name="pool", dtype=dtype)(patches)
-    else:
-        x = patches
-    if a.representation_size:
-        x = keras.layers.Dense(
-            a.representation_size,
-            activation="tanh",
-            kernel_initializer=VarianceScaling(),
-            name="pre_logits",
-            dtype=dtype,
-        )(x)
-    endpoints.update(classification_head(x, a.num_classes, a.head_bias_init))
-    return endpoints, block_inputs
+        return layers.MAPHead(*sizes, name="pool", dtype=a.dtype)(patches)
+    mean = keras.layers.GlobalAveragePooling1D("channels_last", name="pool", dtype=a.dtype)
+    if a.classifier == "gap":
+        return mean(patches)
+    class_token = ops.reshape(encoded[:, :1], (-1, a.hidden_size))
+    return ops.concatenate([class_token, mean(patches)], axis=-1)
+
+
+def head(a: SimpleNamespace) -> Callable[[Tensor], dict[str, Tensor]]:
+    """Returns the function from pooled tokens to the endpoints "representation" and "logits"."""
+    classify = classification_head(a.num_classes, a.head_bias_init)
+    if not a.representation_size:
+        return classify
+    hidden = keras.layers.Dense(
+        a.representation_size,
+        activation="tanh",
+        kernel_initializer=VarianceScaling(),
+        name="pre_logits",
+        dtype=a.dtype,
+    )
+    return lambda pooled: classify(hidden(pooled))

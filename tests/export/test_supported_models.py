@@ -7,7 +7,7 @@ import keras_vit
 from keras_vit import export
 from keras_vit.export import supported_models
 from keras_vit.export.errors import ExportError
-from keras_vit.models.find_and_replace_layers import inner_layers
+from keras_vit.models.inner_layers import inner_layers
 from keras_vit.training.evaluators.exported_files import interface_of
 from tests.export.conftest import run
 from tests.tiny_vit import tiny_vit

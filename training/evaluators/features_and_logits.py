@@ -161,8 +161,7 @@ def freeze(
     """
     # Masked patch prediction trains the encoder inside it.
     model = getattr(model, "encoder", model)
-    output, feature_name = _feature_output(model, layer)
-    features = model if output is None else keras.Model(model.inputs, output)
+    features, feature_name = _features(model, layer)
     image_size = image_size_of(model.input_shape)
     return FrozenModel(
         name=name,
@@ -223,17 +222,17 @@ def _identity(model, feature_name):
     return digest.hexdigest()
 
 
-def _feature_output(model, layer):
+def _features(model, layer):
     endpoints = getattr(model, "endpoints", {})
     if layer is None:
-        if "representation" in endpoints:
-            return endpoints["representation"], "representation"
-        return None, "output"
+        layer = "representation"
+        if layer not in endpoints:
+            return model, "output"
     if layer in endpoints:
-        return endpoints[layer], layer
+        return model.up_to(layer), layer
     layers = {each.name: each for each in model.layers}
     if layer in layers:
-        return layers[layer].output, layer
+        return keras.Model(model.inputs, layers[layer].output), layer
     raise ValueError(
         f"Expected an endpoint or layer of the model: {', '.join([*endpoints, *layers])}. "
         f"Received: {layer}"

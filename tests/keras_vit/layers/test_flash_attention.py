@@ -23,7 +23,7 @@ def program(
 ):
     import jax
 
-    layer = EncoderBlock(2, 8, dtype=dtype, **{"flash_attention": True} | arguments)
+    layer = EncoderBlock(2, 8, dtype=dtype, **{"attention_type": "fused"} | arguments)
     tokens = np.zeros((2, length, channels), dtype)
     layer.build(tokens.shape)
     weights = [variable.value for variable in layer.trainable_variables]
@@ -50,10 +50,10 @@ def test_gpus_call_the_kernel_both_ways(length):
 @pytest.mark.parametrize(
     "arguments",
     [
-        {"flash_attention": False},
+        {"attention_type": "plain"},
         {"dtype": "float32"},
         {"attention_dropout_rate": 0.1},
-        {"relative_positions": True},
+        {"attention_type": "relative"},
         {"first_token_only": True},
         {"channels": 24},
         {"channels": 2 * 136},

@@ -85,10 +85,13 @@ def with_replaced_layers(
     the layer's arguments, and returns its output up to rounding. `batch_shape` is the input's;
     None leaves it as it is.
     """
-    images = model.inputs[0]
+    # Without the optimizer, and by the shortcut if the model has one.
+    graph = getattr(model, "up_to", lambda: keras.Model(*model.inputs, *model.outputs))()
     calls: collections.Counter[str] = collections.Counter()
 
     def call(layer: keras.layers.Layer, *args: Any, **kwargs: Any) -> Tensor:
+        if isinstance(layer, keras.Model):
+            return with_replaced_layers(layer, replacements)(*args, **kwargs)
         function = replacements.get(type(layer))
         if function is None:
             return layer(*args, **kwargs)
@@ -98,11 +101,10 @@ def with_replaced_layers(
         return _ReplacedLayer(layer, function, name)(*args, **kwargs)
 
     return keras.models.clone_model(
-        keras.Model(images, model.outputs[0], name=model.name),  # without the optimizer
-        input_tensors=keras.Input(batch_shape=batch_shape or images.shape, dtype="float32"),
+        graph,
+        input_tensors=keras.Input(batch_shape=batch_shape or graph.inputs[0].shape),
         clone_function=lambda layer: layer,
         call_function=call,
-        recursive=True,
     )
 
 

@@ -1,5 +1,6 @@
 """The layers between the encoder and the logits: attention pooling and the linear classifier."""
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -59,16 +60,16 @@ class MAPHead(MultiHeadAttention):
 
 
 def classification_head(
-    features: Tensor, num_classes: int | None, bias: float
-) -> dict[str, Tensor]:
-    """Applies the linear classifier, in float32 under every precision policy.
+    num_classes: int | None, bias: float
+) -> Callable[[Tensor], dict[str, Tensor]]:
+    """Returns the linear classifier, which computes in float32 under every precision policy.
 
-    Its kernel is initially zero, its bias `bias`; without `num_classes` there is none. Returns the
-    endpoints "representation", the features in float32, and "logits", if any.
+    It is a function from features to the endpoints "representation", the features in float32, and
+    "logits", if there are `num_classes`. Its kernel is initially zero, its bias `bias`.
     """
-    x = keras.layers.Identity(dtype="float32", name="representation")(features)
+    identity = keras.layers.Identity(dtype="float32", name="representation")
     if num_classes is None:
-        return {"representation": x}
+        return lambda features: {"representation": identity(features)}
     head = keras.layers.Dense(
         num_classes,
         kernel_initializer="zeros",
@@ -76,4 +77,9 @@ def classification_head(
         dtype="float32",
         name="head",
     )
-    return {"representation": x, "logits": head(x)}
+
+    def classify(features):
+        x = identity(features)
+        return {"representation": x, "logits": head(x)}
+
+    return classify

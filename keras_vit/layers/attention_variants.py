@@ -1,4 +1,4 @@
-"""Self-attention with relative positions (appendix D.3), and by a fused kernel."""
+"""The kinds of self-attention: plain, with relative positions (appendix D.3), by a fused kernel."""
 
 import keras
 from keras import ops
@@ -83,3 +83,11 @@ class FusedSelfAttention(MultiHeadSelfAttention):
         query = self.project(self.query, tokens) * self.scale
         key, value = (self.project(dense, tokens) for dense in (self.key, self.value))
         return self.combine_heads(kernel(query, key, value))
+
+
+# An encoder block chooses one by name.
+ATTENTIONS = {
+    "plain": MultiHeadSelfAttention,
+    "relative": RelativeSelfAttention,
+    "fused": FusedSelfAttention,
+}

@@ -1,0 +1,64 @@
+"""A Vision Transformer's graph for images of any size, and its attention weights."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import keras
+
+from keras_vit.layers import EncoderBlock, PatchEmbedding
+from keras_vit.layers.position_embeddings import PositionEmbedding
+from keras_vit.models.image_model import ImageModel
+from keras_vit.type_hints import Tensor
+
+
+def at_any_resolution(model: ImageModel, outputs: str | Sequence[str]) -> keras.Model:
+    """Returns what `VisionTransformer.any_resolution` does."""
+    if model.arguments["attention"] == "axial":
+        raise ValueError("Axial attention needs one image size: its blocks know the grid.")
+    if model.arguments["position_embedding"] == "relative":
+        raise ValueError("Relative positions need one image size: their table has its length.")
+    stem: list[Tensor] = []
+
+    def call(layer, *args, **kwargs):
+        if isinstance(layer, PositionEmbedding):
+            return layer(*args, stem=stem[0])
+        output = layer(*args, **kwargs)
+        if isinstance(layer, PatchEmbedding):
+            stem.append(output)
+        return output
+
+    graph = model.up_to(outputs)
+    graph.name = f"{model.name}_any_resolution"
+    return keras.models.clone_model(
+        graph,
+        input_tensors=keras.Input((None, None, graph.input.shape[-1]), name="images"),
+        clone_function=lambda layer: layer,
+        call_function=call,
+    )
+
+
+def attention_of_blocks(
+    arguments: Mapping[str, Any], blocks: Sequence[EncoderBlock], inputs: Sequence[Tensor]
+) -> dict[str, Tensor]:
+    """Returns what `VisionTransformer.attention_endpoints` does."""
+    if arguments["attention"] == "axial":
+        raise ValueError(
+            "Axial attention has one map for every row and column instead of one for the "
+            'image. Use a model with attention="global".'
+        )
+    return {
+        f"block_{index:02d}/attention": AttentionOfBlock(block)(tokens)
+        for index, (block, tokens) in enumerate(zip(blocks, inputs, strict=True))
+    }
+
+
+class AttentionOfBlock(keras.layers.Layer):
+    """The attention weights of a built encoder block, from its input; shares its variables."""
+
+    def __init__(self, block: EncoderBlock):
+        super().__init__(name=f"{block.name}_attention", dtype=block.dtype_policy)
+        self.block = block
+        self.built = True
+
+    def call(self, tokens: Tensor) -> Tensor:
+        return self.block.attention.probabilities(self.block.attention_norm(tokens))

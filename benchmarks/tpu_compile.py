@@ -162,8 +162,8 @@ def _compile_tensorflow(model, topology, images):
     import keras_vit
     from keras_vit.training.config import schema
     from keras_vit.training.engine.tensorflow import TensorFlowEngine
-    from keras_vit.training.recipes.classification_losses import build_loss
-    from keras_vit.training.recipes.optimizers_and_schedules import build_optimizer
+    from keras_vit.losses import build_loss
+    from keras_vit.training.recipes.optimizer import build_optimizer
 
     replicas = _chips(topology)
     group = tf.constant([list(range(replicas))], tf.int32)

@@ -29,8 +29,8 @@ from keras_vit.training.engine.jax import (
     state_sharding,
 )
 from keras_vit.training.engine.step import Totals
-from keras_vit.training.recipes.classification_losses import build_loss
-from keras_vit.training.recipes.optimizers_and_schedules import build_optimizer
+from keras_vit.losses import build_loss
+from keras_vit.training.recipes.optimizer import build_optimizer
 from keras_vit.variants import arguments_of
 
 
@@ -57,7 +57,7 @@ def lower(
 
     Args:
         model: images to logits.
-        optimizer: of `training.recipes.optimizers_and_schedules`, not built.
+        optimizer: of `keras_vit.optimizers`, not built.
         devices: of a topology, or of this machine.
         mesh: (data, fsdp).
         images: per device and step.

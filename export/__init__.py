@@ -13,7 +13,7 @@ Images are RGB in [0, 1] in everything exported; the rescaling to the models' [-
 
 from typing import TYPE_CHECKING
 
-from keras_vit.installation import import_when_used
+from keras_vit.lazy_imports import import_when_used
 
 if TYPE_CHECKING:
     from keras_vit.export.hub.hub_layer import HubLayer
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 __getattr__ = import_when_used(
     "keras_vit.export",
     {
-        "HubLayer": "hub.hub_layer",
-        "to_hub": "hub.to_hub",
-        "to_onnx": "onnx.to_onnx",
-        "to_tflite": "tflite.to_tflite",
-        "to_web": "web.to_web",
-        "verify": "verification.verify_and_thresholds",
+        "HubLayer": ".hub.hub_layer",
+        "to_hub": ".hub.to_hub",
+        "to_onnx": ".onnx.to_onnx",
+        "to_tflite": ".tflite.to_tflite",
+        "to_web": ".web.to_web",
+        "verify": ".verification.verify_and_thresholds",
     },
 )
 

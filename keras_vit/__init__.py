@@ -3,7 +3,8 @@
 import importlib.util
 from typing import TYPE_CHECKING
 
-from keras_vit.installation import runs_command, warn_of_namesake
+from keras_vit.installation import warn_of_namesake
+from keras_vit.lazy_imports import runs_command
 
 warn_of_namesake()
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
         load_inference_function,
     )
 
-# Of the exporters, which most programs do not import.
+# Names of the exporters, which most programs do not import.
 _EXPORTED = ("InferenceFunction", "inference_function", "load_inference_function")
 
 if TYPE_CHECKING or not runs_command():
@@ -24,12 +25,7 @@ if TYPE_CHECKING or not runs_command():
 
     __all__: list[str] = [*public_names.__all__, *_EXPORTED]
     # Keras knows the classes that a saved model names if they were imported.
-    for _module in (
-        "export.hub.hub_layer",
-        "training.recipes.classification_losses",
-        "training.recipes.optimizers_and_schedules",
-    ):
-        importlib.import_module(f"keras_vit.{_module}")
+    importlib.import_module("keras_vit.export.hub.hub_layer")
 
 
 def __getattr__(name):

@@ -1,6 +1,6 @@
 """The names that `import keras_vit` offers."""
 
-from keras_vit import analysis, layers, variants
+from keras_vit import analysis, layers, losses, optimizers, variants
 from keras_vit.analysis import costs
 from keras_vit.analysis.attention import attention_maps
 from keras_vit.checkpoints import list_weights, load_checkpoint, save_checkpoint
@@ -26,6 +26,8 @@ __all__: list[str] = [
     "list_models",
     "list_weights",
     "load_checkpoint",
+    "losses",
+    "optimizers",
     "predict",
     "save_checkpoint",
     "variants",

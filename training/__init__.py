@@ -2,25 +2,25 @@
 
 from typing import TYPE_CHECKING
 
-from keras_vit.installation import import_when_used
+from keras_vit.lazy_imports import import_when_used
 
 if TYPE_CHECKING:
     from keras_vit.training.data import load_dataset
     from keras_vit.training.evaluators.classification import evaluate
     from keras_vit.training.loop.trainer import train
     from keras_vit.training.prediction.predict_folders_and_shards import predict
-    from keras_vit.training.recipes.classification_losses import build_loss
-    from keras_vit.training.recipes.optimizers_and_schedules import build_optimizer
+    from keras_vit.losses import build_loss
+    from keras_vit.training.recipes.optimizer import build_optimizer
 
 __getattr__ = import_when_used(
     "keras_vit.training",
     {
-        "build_loss": "recipes.classification_losses",
-        "build_optimizer": "recipes.optimizers_and_schedules",
-        "evaluate": "evaluators.classification",
-        "load_dataset": "data",
-        "predict": "prediction.predict_folders_and_shards",
-        "train": "loop.trainer",
+        "build_loss": "keras_vit.losses",
+        "build_optimizer": ".recipes.optimizer",
+        "evaluate": ".evaluators.classification",
+        "load_dataset": ".data",
+        "predict": ".prediction.predict_folders_and_shards",
+        "train": ".loop.trainer",
     },
 )
 

@@ -4,8 +4,8 @@ import tensorflow as tf
 
 from keras_vit.training.config import schema
 from keras_vit.training.engine import create_engine
-from keras_vit.training.recipes.classification_losses import build_loss
-from keras_vit.training.recipes.optimizers_and_schedules import optimizer_of
+from keras_vit.losses import build_loss
+from keras_vit.training.recipes.optimizer import optimizer_of
 
 
 def random_batches(batches, size):

@@ -102,9 +102,9 @@ class Engine(StepMixin):
         Args:
             make_model: returns the model, images to logits, with its first weights; the global
                 seed is set before.
-            make_optimizer: an optimizer of `training.recipes.optimizers_and_schedules` for the
+            make_optimizer: an optimizer of `keras_vit.optimizers` for the
                 model, not built.
-            loss: of `training.recipes.classification_losses`.
+            loss: of `keras_vit.losses`.
             prepare_images: applied to the images of training.
 
         Raises:

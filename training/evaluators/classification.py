@@ -19,7 +19,7 @@ from keras_vit.training.engine.engine_interface import Engine
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators.features_and_logits import inference_function
 from keras_vit.training.io.printed_table import Table
-from keras_vit.training.recipes.classification_losses import build_loss
+from keras_vit.losses import build_loss
 from keras_vit.type_hints import Tensor
 
 logger = logging.getLogger("keras_vit")
@@ -34,7 +34,7 @@ def counted_sums(logits: Tensor, labels: Tensor, mask: Tensor, loss: keras.losse
         logits: (batch, classes) float32. A row with a NaN is no hit.
         labels: (batch, classes) floats, positive at each label of the image.
         mask: (batch,) float32, 0 for images that only pad the batch.
-        loss: of `training.recipes.classification_losses`.
+        loss: of `keras_vit.losses`.
     """
     is_label = ops.cast(labels > 0, "float32")
     counted = mask * ops.max(is_label, axis=-1)

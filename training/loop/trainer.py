@@ -23,9 +23,9 @@ from keras_vit.training.io.progress_bar import Progress
 from keras_vit.training.loop import agreement_of_workers
 from keras_vit.training.loop.run_directory import RunDirectory
 from keras_vit.training.loop.stopping import BestEvaluation, StopRequest
-from keras_vit.training.recipes.classification_losses import MeanOutput, build_loss
+from keras_vit.losses import MeanOutput, build_loss
 from keras_vit.training.recipes.model_freezing_and_layer_decay import build_model
-from keras_vit.training.recipes.optimizers_and_schedules import optimizer_of
+from keras_vit.training.recipes.optimizer import optimizer_of
 from keras_vit.training.reporting.collect_run_results import report_run
 
 logger = logging.getLogger("keras_vit")

@@ -9,7 +9,7 @@ from keras_vit.training.config import schema
 from keras_vit.training.config.overrides import load_config, override
 from keras_vit.training.configs import parse_argument, parse_options
 from keras_vit.training.errors import UsageError
-from keras_vit.training.recipes import classification_losses, optimizers_and_schedules
+from keras_vit import losses, optimizers
 from keras_vit.training.recipes.model_freezing_and_layer_decay import build_model
 
 
@@ -147,9 +147,9 @@ def test_differences_are_what_changes_the_result():
 
 def test_choices_are_what_is_there():
     choices = {key.name: key.choices for key in schema.KEYS}
-    assert choices["loss"] == tuple(classification_losses.LOSSES)
-    assert choices["optimizer.name"] == tuple(optimizers_and_schedules.OPTIMIZERS)
-    assert choices["optimizer.schedule"] == optimizers_and_schedules.DECAYS
+    assert choices["loss"] == tuple(losses.LOSSES)
+    assert choices["optimizer.name"] == tuple(optimizers.OPTIMIZERS)
+    assert choices["optimizer.schedule"] == optimizers.DECAYS
 
 
 def test_data_sets_may_lie_in_stores_that_are_known():

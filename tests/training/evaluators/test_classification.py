@@ -12,7 +12,7 @@ from keras_vit.training.evaluators import classification
 from keras_vit.training.evaluators.base import create_evaluators
 from keras_vit.training.evaluators.classification import counted_sums
 from keras_vit.training.evaluators.few_shot import open_task
-from keras_vit.training.recipes.classification_losses import build_loss
+from keras_vit.losses import build_loss
 
 
 def one_hot(labels, classes):

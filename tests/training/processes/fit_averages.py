@@ -9,7 +9,7 @@ import json
 import keras
 import numpy as np
 
-from keras_vit.training.recipes.optimizers_and_schedules import Momentum
+from keras_vit.optimizers import Momentum
 from tests.training.small_engine import give_tensorflow_two_devices
 
 BATCH, STEPS, DECAY, LIMIT = 4, 12, 0.9, 0.3

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from keras_vit.training.recipes.optimizers_and_schedules import (
+from keras_vit.optimizers import (
     AdamW,
     Momentum,
     WarmupDecay,

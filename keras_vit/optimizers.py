@@ -16,10 +16,7 @@ from typing import Any, TypeAlias
 
 import keras
 from keras import ops
-from ml_collections import ConfigDict
 
-from keras_vit.training.config import default_config
-from keras_vit.training.recipes.model_freezing_and_layer_decay import first_steps, rate_factors
 from keras_vit.type_hints import Tensor
 
 LearningRate: TypeAlias = float | keras.optimizers.schedules.LearningRateSchedule
@@ -94,8 +91,8 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         return {name: getattr(self, name) for name in names}
 
 
-class _Optimizer(keras.optimizers.Optimizer):
-    """Shares what both optimizers do.
+class Optimizer(keras.optimizers.Optimizer):
+    """The base of both optimizers: clipping, averages, factors and first steps of the weights.
 
     Args:
         learning_rate: float or schedule.
@@ -265,13 +262,13 @@ def _tensorflow():
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class Momentum(_Optimizer):
+class Momentum(Optimizer):
     """Gradient descent with momentum: `m <- momentum m + g; p <- p - rate (m + decay p)`.
 
     Args:
         learning_rate: float or schedule.
         momentum: float in [0, 1).
-        **kwargs: of `_Optimizer`.
+        **kwargs: of `Optimizer`.
     """
 
     def __init__(self, learning_rate: LearningRate, momentum: float = 0.9, **kwargs: Any) -> None:
@@ -289,7 +286,7 @@ class Momentum(_Optimizer):
 
 
 @keras.saving.register_keras_serializable("keras_vit")
-class AdamW(_Optimizer):
+class AdamW(Optimizer):
     """Adam with decoupled weight decay: `p <- p - rate (m^ / (sqrt(v^) + epsilon) + decay p)`.
 
     `m^` and `v^` are the bias-corrected moments. Adam is `weight_decay=0`.
@@ -298,7 +295,7 @@ class AdamW(_Optimizer):
         learning_rate: float or schedule.
         beta_1, beta_2: floats in [0, 1), decays of the moments.
         epsilon: float, added to the root of the corrected second moment.
-        **kwargs: of `_Optimizer`.
+        **kwargs: of `Optimizer`.
     """
 
     def __init__(
@@ -337,60 +334,3 @@ class AdamW(_Optimizer):
 
 
 OPTIMIZERS = {"sgd": Momentum, "adamw": AdamW}
-
-DEFAULTS: dict[str, Any] = default_config().optimizer.to_dict() | {
-    "ema_decay": default_config().ema_decay
-}
-
-
-def build_optimizer(
-    config: Mapping[str, Any],
-    model: keras.Model | None = None,
-    starts: Mapping[str, int] | None = None,
-) -> keras.optimizers.Optimizer:
-    """Returns the optimizer that `config` describes.
-
-    Args:
-        config: `ml_collections.ConfigDict` or dict with any of the keys `optimizer.*` and
-            `ema_decay` of `training.config.schema.KEYS`; total_steps is required. The decay of the
-            weights is relative to the rate, which is Table 3's convention.
-        model: that it will train, whose depth a `layer_decay` is told by.
-        starts: {path of a variable: the first update that changes it}.
-
-    Raises:
-        ValueError: for an unknown key, optimizer or schedule, without total_steps, or for a
-            layer_decay without a model.
-    """
-    unknown = sorted(set(config) - set(DEFAULTS))
-    if unknown:
-        raise ValueError(
-            f"Optimizer: unknown key {', '.join(unknown)}. Expected keys: {', '.join(DEFAULTS)}."
-        )
-    chosen = SimpleNamespace(**DEFAULTS | dict(config))
-    if chosen.name not in OPTIMIZERS:
-        raise ValueError(
-            f"Optimizer: expected one of {', '.join(OPTIMIZERS)}. Received: {chosen.name!r}."
-        )
-    if chosen.layer_decay != 1.0 and model is None:
-        raise ValueError("Optimizer: layer_decay needs the model. Received: model=None.")
-    shared = ("weight_decay", "first_moment_dtype", "ema_decay")
-    arguments = ("momentum",) if chosen.name == "sgd" else ("beta_1", "beta_2")
-    return OPTIMIZERS[chosen.name](
-        WarmupDecay(
-            chosen.base_lr, chosen.total_steps, chosen.warmup_steps, chosen.schedule, chosen.end_lr
-        ),
-        global_clipnorm=chosen.clip_norm or None,
-        rate_factors=rate_factors(model, chosen.layer_decay) if model else None,
-        first_steps=starts,
-        **{key: getattr(chosen, key) for key in shared + arguments},
-    )
-
-
-def optimizer_of(config: ConfigDict, model: keras.Model) -> keras.optimizers.Optimizer:
-    """Returns the optimizer of a run, of a complete config and the model that the run trains.
-
-    Raises:
-        ValueError, UsageError: if the model lacks what `config.freeze` or `layer_decay` names.
-    """
-    settings = config.optimizer.to_dict() | {"ema_decay": config.ema_decay}
-    return build_optimizer(settings, model, first_steps(model, config.freeze))

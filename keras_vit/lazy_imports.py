@@ -1,0 +1,41 @@
+"""Imports public names when they are used, so that commands answer before Keras is imported."""
+
+import importlib
+import pathlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def runs_command() -> bool:
+    """Tells whether the process is `keras-vit COMMAND` or `python -m PACKAGE` of this project.
+
+    Commands answer before Keras is imported, and import it with less noise. Whatever else imports
+    this package gets its layers at once, which is how Keras knows them when it loads a model.
+    """
+    words = iter(sys.orig_argv[1:])
+    for word in words:
+        if word == "-m":
+            package = next(words).split(".")[0]
+            if package in ("training", "export", "benchmarks"):  # a folder beside it in a clone
+                return pathlib.Path.cwd() == pathlib.Path(__file__).resolve().parents[1]
+            return package == "keras_vit"
+        if word in ("-W", "-X"):
+            next(words)
+        elif not word.startswith("-"):
+            return pathlib.PurePath(word).name in ("keras-vit", "keras-vit.exe")
+    return False
+
+
+def import_when_used(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """Returns a package's `__getattr__`, which imports its public names when they are asked for.
+
+    `modules` are {public name: module}. So --help needs no TensorFlow.
+    """
+
+    def getattr_of_package(name: str) -> Any:
+        if name in modules:
+            return getattr(importlib.import_module(modules[name], package), name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return getattr_of_package

@@ -9,6 +9,7 @@ HERE = pathlib.Path(__file__).parent
 VERSION = re.search(
     r'__version__ = "(.+)"', (HERE / "keras_vit" / "installation.py").read_text()
 ).group(1)
+LINKED = ("training", "export")
 TENSORFLOW = "2.19,<2.22"
 JAX = ["jax>=0.10"]
 ONNX = ["onnx", "onnxruntime", "tf2onnx"]
@@ -43,8 +44,13 @@ setup(
         "Original implementation": "https://github.com/google-research/vision_transformer",
     },
     python_requires=">=3.10,<3.14",
-    # `keras_vit/training` and `keras_vit/export` are links to the folders at the top.
-    packages=find_packages(include=["keras_vit*"]),
+    # Built from the folders at the top: a checkout may lack `keras_vit/training` and
+    # `keras_vit/export`, which are links to them.
+    packages=[
+        *find_packages(include=["keras_vit*"], exclude=[f"keras_vit.{top}*" for top in LINKED]),
+        *(f"keras_vit.{name}" for top in LINKED for name in find_packages(include=[f"{top}*"])),
+    ],
+    package_dir={f"keras_vit.{top}": top for top in LINKED},
     package_data={"": ["py.typed", "imagenet_classes.txt", "page/*"]},
     entry_points={"console_scripts": ["keras-vit = keras_vit.export.__main__:script"]},
     install_requires=[

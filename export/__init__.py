@@ -13,15 +13,17 @@ Images are RGB in [0, 1] in everything exported; the rescaling to the models' [-
 
 from typing import TYPE_CHECKING
 
-from keras_vit.lazy_imports import import_when_used
+from keras_vit.lazy_imports import door, import_when_used
 
 if TYPE_CHECKING:
-    from keras_vit.export.hub.hub_layer import HubLayer
-    from keras_vit.export.hub.to_hub import to_hub
-    from keras_vit.export.onnx.to_onnx import to_onnx
-    from keras_vit.export.tflite.to_tflite import to_tflite
-    from keras_vit.export.verification.verify_and_thresholds import verify
-    from keras_vit.export.web.to_web import to_web
+    from .hub.hub_layer import HubLayer
+    from .hub.to_hub import to_hub
+    from .onnx.to_onnx import to_onnx
+    from .tflite.to_tflite import to_tflite
+    from .verification.verify_and_thresholds import verify
+    from .web.to_web import to_web
+
+door(__name__, "keras_vit.export")
 
 __getattr__ = import_when_used(
     "keras_vit.export",

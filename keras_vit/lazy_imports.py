@@ -1,6 +1,7 @@
 """Imports public names when they are used, so that commands answer before Keras is imported."""
 
 import importlib
+import importlib.abc
 import pathlib
 import sys
 from collections.abc import Callable, Mapping
@@ -25,6 +26,28 @@ def runs_command() -> bool:
         elif not word.startswith("-"):
             return pathlib.PurePath(word).name in ("keras-vit", "keras-vit.exe")
     return False
+
+
+def door(name: str, package: str) -> None:
+    """Makes `name`, under which a folder of a clone is imported, the installed `package`.
+
+    Modules in it are refused under that name, as each would exist twice.
+    """
+    if name != package:
+        sys.modules[name] = importlib.import_module(package)
+        sys.meta_path.insert(0, _Refusal(name, package))
+
+
+class _Refusal(importlib.abc.MetaPathFinder):
+    def __init__(self, name, package):
+        self._name, self._package = name, package
+
+    def find_spec(self, fullname, path=None, target=None):
+        top, _, inner = fullname.partition(".")
+        if top == self._name and inner and inner != "__main__":
+            raise ModuleNotFoundError(
+                f"Expected: import {self._package}.{inner}. Received: import {fullname}."
+            )
 
 
 def import_when_used(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:

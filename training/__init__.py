@@ -2,15 +2,18 @@
 
 from typing import TYPE_CHECKING
 
-from keras_vit.lazy_imports import import_when_used
+from keras_vit.lazy_imports import door, import_when_used
 
 if TYPE_CHECKING:
-    from keras_vit.training.data import load_dataset
-    from keras_vit.training.evaluators.classification import evaluate
-    from keras_vit.training.loop.trainer import train
-    from keras_vit.training.prediction.predict_folders_and_shards import predict
     from keras_vit.losses import build_loss
-    from keras_vit.training.recipes.optimizer import build_optimizer
+
+    from .data import load_dataset
+    from .evaluators.classification import evaluate
+    from .loop.trainer import train
+    from .prediction.predict_folders_and_shards import predict
+    from .recipes.optimizer import build_optimizer
+
+door(__name__, "keras_vit.training")
 
 __getattr__ = import_when_used(
     "keras_vit.training",

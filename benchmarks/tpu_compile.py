@@ -160,9 +160,9 @@ def _compile_tensorflow(model, topology, images):
     from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
     import keras_vit
+    from keras_vit.losses import build_loss
     from keras_vit.training.config import schema
     from keras_vit.training.engine.tensorflow import TensorFlowEngine
-    from keras_vit.losses import build_loss
     from keras_vit.training.recipes.optimizer import build_optimizer
 
     replicas = _chips(topology)

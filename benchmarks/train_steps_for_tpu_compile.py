@@ -19,6 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from benchmarks.tpu_compile import OPTIMIZER, PRECISION, collectives, reason
 from keras_vit import create_model
+from keras_vit.losses import build_loss
 from keras_vit.training.config import schema
 from keras_vit.training.engine.engine_interface import Engine
 from keras_vit.training.engine.jax import (
@@ -29,7 +30,6 @@ from keras_vit.training.engine.jax import (
     state_sharding,
 )
 from keras_vit.training.engine.step import Totals
-from keras_vit.losses import build_loss
 from keras_vit.training.recipes.optimizer import build_optimizer
 from keras_vit.variants import arguments_of
 

@@ -8,17 +8,18 @@ from collections.abc import Callable
 from inspect import getdoc
 from typing import TYPE_CHECKING, Any
 
-from keras_vit.export.errors import imported
-from keras_vit.export.tflite.quantization import QUANTIZATIONS
-from keras_vit.export.verification.runtime_names import RUNTIMES
 from keras_vit.training.command_options import CommandParser, at_least_1, list_of, whole
 from keras_vit.training.exit_status import command_main
 from keras_vit.training.io.paths import any_path, local_path
 from keras_vit.training.io.quiet_start import import_tensorflow, quiet_start
 
+from .errors import imported
+from .tflite.quantization import QUANTIZATIONS
+from .verification.runtime_names import RUNTIMES
+
 # A command answers --help without TensorFlow: functions import what needs it.
 if TYPE_CHECKING:
-    from keras_vit.export.source_and_images import Export
+    from .source_and_images import Export
 
 _SOURCE: dict[str, Any] = {
     "metavar": "SOURCE",
@@ -126,7 +127,7 @@ def _command(
     def decorate(run: Callable[["Export"], int]) -> Callable[..., int]:
         def start(options: argparse.Namespace) -> int:
             import_tensorflow()
-            from keras_vit.export.source_and_images import Export
+            from .source_and_images import Export
 
             return run(Export(options))
 
@@ -147,8 +148,8 @@ def hub(export: "Export") -> int:
     """
     with quiet_start():
         imported("tensorflow_hub", "hub")
-    from keras_vit.export.hub import archives
-    from keras_vit.export.hub.to_hub import to_hub
+    from .hub import archives
+    from .hub.to_hub import to_hub
 
     options, model = export.options, export.source.model
     arguments = {
@@ -177,8 +178,9 @@ def tflite(export: "Export") -> int:
     keras-vit export tflite runs/quickstart --output=digits.tflite --quantization=int8
     keras-vit export tflite runs/quickstart --output=tflite/ --all
     """
-    from keras_vit.export.tflite.to_tflite import to_tflite_files
     from keras_vit.training.io.printed_table import Table
+
+    from .tflite.to_tflite import to_tflite_files
 
     options = export.options
     files = {options.quantization: options.output}
@@ -217,7 +219,7 @@ def onnx(export: "Export") -> int:
     keras-vit export onnx runs/quickstart --output=digits.onnx
     keras-vit export onnx runs/quickstart --output=features.onnx --module_output=representation
     """
-    from keras_vit.export.onnx.to_onnx import to_onnx
+    from .onnx.to_onnx import to_onnx
 
     options = export.options
     file = to_onnx(
@@ -243,7 +245,7 @@ def web(export: "Export") -> int:
       keras-vit export web runs/quickstart --output=site/
       keras-vit export web runs/quickstart --output=digits.html --single-file
     """
-    from keras_vit.export.web.to_web import to_web
+    from .web.to_web import to_web
 
     options = export.options
     page = to_web(
@@ -303,13 +305,14 @@ def inspect(export: "Export") -> int:
 
       keras-vit export inspect digits.tflite --against=runs/quickstart --output=layers.png
     """
-    from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile
-    from keras_vit.export.tflite.layer_errors import figure, layer_errors
-    from keras_vit.export.tflite.to_tflite import to_tflite
-    from keras_vit.export.verification.verify_and_thresholds import require_image_size
     from keras_vit.training.evaluators.exported_files import interface_of
     from keras_vit.training.io.printed_table import Table
     from keras_vit.training.reporting.matplotlib_figures import write_png
+
+    from .tflite.flatbuffer_and_metadata import TFLiteFile
+    from .tflite.layer_errors import figure, layer_errors
+    from .tflite.to_tflite import to_tflite
+    from .verification.verify_and_thresholds import require_image_size
 
     options = export.options
     TFLiteFile(options.artifact)  # says what is wrong with a damaged one
@@ -348,7 +351,7 @@ def card(export: "Export") -> int:
 
       keras-vit export card modules/digits --against=RUN --handle=me/digits/1 --output=out
     """
-    from keras_vit.export.model_card import require_handle, write_card
+    from .model_card import require_handle, write_card
 
     options, source = export.options, export.source
     require_handle(options.handle)  # before the work of verifying

@@ -10,12 +10,13 @@ import keras
 import numpy as np
 
 from keras_vit.did_you_mean_and_foreign_keywords import require_one_of
-from keras_vit.export.supported_models import image_size
 from keras_vit.imagenet_classes import require_class_name
 from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.prepare_photos import maps_to_model_range, prepare_photo
 from keras_vit.training.evaluators.exported_files import INTERFACE_FILE, LABELS_FILE
 from keras_vit.training.evaluators.load_keras_model import resizing
+
+from .supported_models import image_size
 
 _MODEL_RANGE, _EXPORTED_RANGE = "value_range(-1,1)", "value_range(0,1)"
 logger = logging.getLogger("keras_vit")

@@ -12,14 +12,15 @@ from typing import Any
 import keras
 
 import keras_vit
-from keras_vit.export.errors import ExportError
-from keras_vit.export.labels_and_interface_json import exported_operations
-from keras_vit.export.supported_models import image_size
-from keras_vit.export.verification.verify_and_thresholds import Report
 from keras_vit.models.inner_layers import inner_layers
 from keras_vit.training import paper_tables
 from keras_vit.training.evaluators.exported_files import labels_of
 from keras_vit.training.io.atomic import atomic_file
+
+from .errors import ExportError
+from .labels_and_interface_json import exported_operations
+from .supported_models import image_size
+from .verification.verify_and_thresholds import Report
 
 LICENSES = {"apache-2.0": "Apache 2.0", "mit": "MIT", "cc-by-4.0": "Attribution 4.0 International"}
 CLASSES_SHOWN = 20

@@ -12,10 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.export.errors import ExportError, damage_refused
-from keras_vit.export.supported_models import portable
-from keras_vit.export.tflite.quantization import CALIBRATED
-from keras_vit.export.verification.verify_and_thresholds import Report, verify
 from keras_vit.training.data import open_dataset
 from keras_vit.training.data.preprocessing.preprocess import read_images
 from keras_vit.training.data.tf_data_batches import plain_dataset
@@ -26,6 +22,11 @@ from keras_vit.training.evaluators.load_keras_model import SourceModel, load_mod
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.io.image_listing import list_images, spread
 from keras_vit.training.io.paths import read_lines
+
+from .errors import ExportError, damage_refused
+from .supported_models import portable
+from .tflite.quantization import CALIBRATED
+from .verification.verify_and_thresholds import Report, verify
 
 logger = logging.getLogger("keras_vit")
 

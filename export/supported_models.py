@@ -5,11 +5,12 @@ import numpy as np
 
 import keras_vit
 from keras_vit.checkpoints.save_npz import require_finite
-from keras_vit.export.errors import ExportError
 from keras_vit.models.image_model import ACTIVATIONS, ImageModel, activation_name
 from keras_vit.models.inner_layers import inner_layers, require_unquantized
 from keras_vit.prepare_photos import outside
 from keras_vit.type_hints import Tensor
+
+from .errors import ExportError
 
 CLASSIFIERS = (keras_vit.VisionTransformer, keras_vit.ResNetV2, keras_vit.AxialResNet)
 MODELS = (*CLASSIFIERS, keras_vit.MaskedPatchPrediction)

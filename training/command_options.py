@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
-from keras_vit.training.errors import UsageError
-from keras_vit.training.io.paths import any_path
+
+from .errors import UsageError
+from .io.paths import any_path
 
 if TYPE_CHECKING:
-    from keras_vit.training.data import Dataset, Split
+    from .data import Dataset, Split
 
 
 _OVERRIDE = re.compile(r"--?config\.")
@@ -116,15 +117,15 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def _config_keys():
-    from keras_vit.training.config import schema
+    from .config import schema
 
     return schema.DEFAULTS
 
 
 class _ShowKeys(argparse.Action):
     def __call__(self, parser, *_):
-        from keras_vit.training.config import schema
-        from keras_vit.training.io.printed_table import Table
+        from .config import schema
+        from .io.printed_table import Table
 
         Table(schema.COLUMNS, schema.rows()).show(wrapped=schema.COLUMNS[2:])
         parser.exit()
@@ -172,8 +173,8 @@ def own_data(options: argparse.Namespace) -> "tuple[Dataset, dict[str, Any]]":
     config. Raises `UsageError` if SOURCE is no run directory, `NotPreparedError` if its data is
     gone.
     """
-    from keras_vit.training.data import open_data_of_run
-    from keras_vit.training.evaluators.load_keras_model import read_run_config
+    from .data import open_data_of_run
+    from .evaluators.load_keras_model import read_run_config
 
     file = any_path(options.source) / "config.json"
     if not file.is_file():

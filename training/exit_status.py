@@ -19,10 +19,11 @@ from typing import NoReturn
 
 from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
 from keras_vit.installation import __version__
-from keras_vit.training.command_options import CommandParser
-from keras_vit.training.errors import Interrupted, TrainingError, first_line
-from keras_vit.training.io.quiet_start import check_backend
-from keras_vit.training.io.remote_stores import local_options
+
+from .command_options import CommandParser
+from .errors import Interrupted, TrainingError, first_line
+from .io.quiet_start import check_backend
+from .io.remote_stores import local_options
 
 _BAD_USE = (
     ValueError,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_vit.training.data.known_datasets import TASKS
+from .data.known_datasets import TASKS
 
 # The data sets of pre-training, and the numbers of their images (section 4.1).
 UPSTREAM = {"jft": "JFT-300M", "imagenet21k": "ImageNet-21k", "imagenet2012": "ImageNet"}

@@ -9,10 +9,11 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-from keras_vit.export.errors import ExportError, damage_refused
 from keras_vit.training.errors import first_line
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.unpacking import require_plausible
+
+from ..errors import ExportError, damage_refused
 
 SUFFIXES = (".tar.gz", ".tgz")
 

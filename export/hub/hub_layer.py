@@ -5,8 +5,9 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_vit.export.errors import ExportError, imported
 from keras_vit.type_hints import Tensor
+
+from ..errors import ExportError, imported
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")

@@ -8,13 +8,14 @@ import keras
 import tensorflow as tf
 
 from keras_vit.checkpoints.save_npz import require_finite
-from keras_vit.export.errors import damage_refused, imported
-from keras_vit.export.labels_and_interface_json import exported_texts
-from keras_vit.export.quiet_conversion import quiet_conversion
-from keras_vit.export.supported_models import image_size, output_name, portable, require_single_file
-from keras_vit.export.tflite.gpu_delegate_fixes import for_delegates
 from keras_vit.training.evaluators.exported_files import LABELS_FILE
 from keras_vit.training.io.atomic import atomic_file
+
+from ..errors import damage_refused, imported
+from ..labels_and_interface_json import exported_texts
+from ..quiet_conversion import quiet_conversion
+from ..supported_models import image_size, output_name, portable, require_single_file
+from ..tflite.gpu_delegate_fixes import for_delegates
 
 # GELU becomes Erf or Tanh and LayerNorm its parts, which every runtime of the last years has.
 OPSET = 17

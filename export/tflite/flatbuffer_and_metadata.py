@@ -21,8 +21,9 @@ import flatbuffers.table
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 
-from keras_vit.export.errors import ExportError, damage_refused
 from keras_vit.training.evaluators.exported_files import LABELS_FILE
+
+from ..errors import ExportError, damage_refused
 
 OPERATIONS = {value: name for name, value in vars(schema.BuiltinOperator).items()}
 _SPARE_BYTES = 2**20

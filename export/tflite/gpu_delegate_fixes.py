@@ -9,10 +9,11 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.export.tflite import flatbuffer_and_metadata as files
 from keras_vit.layers import MAPHead, RootPooling
 from keras_vit.models.inner_layers import with_replaced_layers
 from keras_vit.type_hints import Tensor
+
+from . import flatbuffer_and_metadata as files
 
 GREATEST_RANK = 4
 PADS = ("PAD", "PADV2", "MIRROR_PAD")

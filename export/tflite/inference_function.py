@@ -9,15 +9,16 @@ import keras
 import numpy as np
 
 from keras_vit.did_you_mean_and_foreign_keywords import require_one_of
-from keras_vit.export.errors import ExportError
-from keras_vit.export.supported_models import CLASSIFIERS, image_size
-from keras_vit.export.tflite.to_tflite import to_tflite
 from keras_vit.hidden_folder import scratch_folder
 from keras_vit.models.image_model import model_inside
 from keras_vit.prepare_photos import require_model_range, warn_of_0_to_1
 from keras_vit.training.evaluators.exported_files import Runtime, TFLiteFunction
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.type_hints import Tensor
+
+from ..errors import ExportError
+from ..supported_models import CLASSIFIERS, image_size
+from .to_tflite import to_tflite
 
 Precision = Literal["float32", "bfloat16", "int8"]
 _QUANTIZATIONS = {"float32": "none", "bfloat16": "none", "int8": "dynamic"}

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-from keras_vit.export.errors import ExportError, damage_refused
-from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile, nodes, producers
+from ..errors import ExportError, damage_refused
+from .flatbuffer_and_metadata import TFLiteFile, nodes, producers
 
 # Operations that move values have the error of their input.
 MOVES = ("RESHAPE", "TRANSPOSE", "STRIDED_SLICE", "SLICE", "SPLIT", "CONCATENATION", "PAD")

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from keras_vit.export.errors import ExportError
-from keras_vit.export.quiet_conversion import quiet_conversion
+from ..errors import ExportError
+from ..quiet_conversion import quiet_conversion
 
 # The operations with weights: nearly all the time of a Transformer, and the only
 # ones whose rounding costs no accuracy to speak of.
@@ -53,7 +53,7 @@ def quantize(
     """
     from litert_quantizer.quantizer import Quantizer
 
-    from keras_vit.export.tflite.flatbuffer_and_metadata import has_infinite_float16, pack, unpack
+    from .flatbuffer_and_metadata import has_infinite_float16, pack, unpack
 
     manager = _recipe(quantization)
     with quiet_conversion(UserWarning):
@@ -104,7 +104,7 @@ def _activation_ranges(model, samples, manager):
     from litert_quantizer import calibrator
     from litert_quantizer.utils.qsv_utils import min_max_update
 
-    from keras_vit.export.tflite.flatbuffer_and_metadata import rank, unpack
+    from .flatbuffer_and_metadata import rank, unpack
 
     observer = calibrator.Calibrator(
         model,

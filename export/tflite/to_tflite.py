@@ -16,30 +16,31 @@ from tensorflow.lite.python.convert import convert_saved_model
 
 from keras_vit.analysis.attention import rollout_endpoint
 from keras_vit.did_you_mean_and_foreign_keywords import require_one_of
-from keras_vit.export.errors import ExportError, damage_refused, imported
-from keras_vit.export.hub.archives import write_saved_model
-from keras_vit.export.labels_and_interface_json import exported_operations, exported_texts
-from keras_vit.export.supported_models import (
-    check_range,
-    image_size,
-    output_name,
-    portable,
-    require_single_file,
-)
-from keras_vit.export.tflite import flatbuffer_and_metadata as flatbuffer
-from keras_vit.export.tflite.gpu_delegate_fixes import (
-    compute_constants,
-    delegate_faults,
-    equalize_ranks,
-    for_delegates,
-)
-from keras_vit.export.tflite.quantization import CALIBRATED, FOR_NPUS, QUANTIZATIONS, quantize
 from keras_vit.models.argument_ranges import as_height_width
 from keras_vit.models.image_model import ACTIVATIONS, ImageModel
 from keras_vit.models.inner_layers import with_replaced_layers
 from keras_vit.training.evaluators.exported_files import LABELS_FILE
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.type_hints import ImageSize, Tensor
+
+from ..errors import ExportError, damage_refused, imported
+from ..hub.archives import write_saved_model
+from ..labels_and_interface_json import exported_operations, exported_texts
+from ..supported_models import (
+    check_range,
+    image_size,
+    output_name,
+    portable,
+    require_single_file,
+)
+from . import flatbuffer_and_metadata as flatbuffer
+from .gpu_delegate_fixes import (
+    compute_constants,
+    delegate_faults,
+    equalize_ranks,
+    for_delegates,
+)
+from .quantization import CALIBRATED, FOR_NPUS, QUANTIZATIONS, quantize
 
 MAIN = "serving_default"
 ROLLOUT = "attention_rollout"

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from keras_vit.export.errors import RuntimeMissing, imported
+from ..errors import RuntimeMissing, imported
 
 _INSTALLED = ("chromium", "chromium-browser", "google-chrome")
 # Headless, it offers no GPU by itself, and none in software.

@@ -19,20 +19,21 @@ import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 
 import keras_vit
-from keras_vit.export.errors import ExportError, RuntimeMissing, damage_refused, imported
-from keras_vit.export.hub.to_hub import endpoint_model
-from keras_vit.export.labels_and_interface_json import model_operations
-from keras_vit.export.supported_models import activation_between, image_size, output_name
-from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile, metadata_of
-from keras_vit.export.tflite.to_tflite import MAIN, signatures
-from keras_vit.export.verification.browser import chromium, served
-from keras_vit.export.verification.runtime_names import NPZ, ONNX, RUNTIMES, SAVED_MODEL, TFLITE
-from keras_vit.export.verification.subprocesses import run_compiled
-from keras_vit.export.web.to_web import litert_js, write_page
 from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
 from keras_vit.training.evaluators.exported_files import TFLiteFunction
 from keras_vit.type_hints import Tensor
+
+from ..errors import ExportError, RuntimeMissing, damage_refused, imported
+from ..hub.to_hub import endpoint_model
+from ..labels_and_interface_json import model_operations
+from ..supported_models import activation_between, image_size, output_name
+from ..tflite.flatbuffer_and_metadata import TFLiteFile, metadata_of
+from ..tflite.to_tflite import MAIN, signatures
+from ..web.to_web import litert_js, write_page
+from .browser import chromium, served
+from .runtime_names import NPZ, ONNX, RUNTIMES, SAVED_MODEL, TFLITE
+from .subprocesses import run_compiled
 
 BATCH = 8
 _SUFFIXES = {".tflite": TFLITE, ".npz": NPZ, ".onnx": ONNX}

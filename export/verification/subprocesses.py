@@ -21,8 +21,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import keras_vit
-from keras_vit.export.errors import ExportError, RuntimeMissing
 from keras_vit.training.io.quiet_start import quick_imports
+
+from ..errors import ExportError, RuntimeMissing
 
 if TYPE_CHECKING:
     import numpy as np

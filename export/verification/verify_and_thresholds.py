@@ -10,17 +10,18 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.export.errors import ExportError
-from keras_vit.export.hub.archives import unpacked
-from keras_vit.export.labels_and_interface_json import exported_operations, interface_of_model
-from keras_vit.export.largest_activations import FLOAT16_LARGEST, largest_activations
-from keras_vit.export.supported_models import CLASSIFIERS, check_range, image_size, portable
-from keras_vit.export.tflite.flatbuffer_and_metadata import is_metadata
-from keras_vit.export.verification.runtimes import in_batches, open_artifact
-from keras_vit.export.verification.subprocesses import measure
-from keras_vit.export.web.to_web import page_settings, settings_of_page, tflite_of_page
 from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training.evaluators.exported_files import interface_of, labels_of
+
+from ..errors import ExportError
+from ..hub.archives import unpacked
+from ..labels_and_interface_json import exported_operations, interface_of_model
+from ..largest_activations import FLOAT16_LARGEST, largest_activations
+from ..supported_models import CLASSIFIERS, check_range, image_size, portable
+from ..tflite.flatbuffer_and_metadata import is_metadata
+from ..web.to_web import page_settings, settings_of_page, tflite_of_page
+from .runtimes import in_batches, open_artifact
+from .subprocesses import measure
 
 logger = logging.getLogger("keras_vit")
 THREADS = (1, 2)

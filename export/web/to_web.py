@@ -26,15 +26,16 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.download import cache_directory, download
-from keras_vit.export.errors import ExportError, damage_refused
-from keras_vit.export.labels_and_interface_json import interface_of_model, labels_of_model
-from keras_vit.export.supported_models import check_range, image_size, portable
-from keras_vit.export.tflite.to_tflite import to_tflite
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.prepare_photos import parsed_operations, prepare_photo
 from keras_vit.training.errors import first_line
 from keras_vit.training.io.atomic import atomic_directory, write_text
 from keras_vit.type_hints import Tensor
+
+from ..errors import ExportError, damage_refused
+from ..labels_and_interface_json import interface_of_model, labels_of_model
+from ..supported_models import check_range, image_size, portable
+from ..tflite.to_tflite import to_tflite
 
 # Of LiteRT.js.
 VERSION = "2.5.3"

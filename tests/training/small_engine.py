@@ -2,9 +2,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.losses import build_loss
 from keras_vit.training.config import schema
 from keras_vit.training.engine import create_engine
-from keras_vit.losses import build_loss
 from keras_vit.training.recipes.optimizer import optimizer_of
 
 

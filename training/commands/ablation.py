@@ -15,13 +15,13 @@ given again. The working directory gets results.csv, results.md, the figure, and
 for each cell and seed.
 """
 
-from keras_vit.training.command_options import list_of, whole
-from keras_vit.training.exit_status import command_main
-from keras_vit.training.io.quiet_start import import_tensorflow
+from ..command_options import list_of, whole
+from ..exit_status import command_main
+from ..io.quiet_start import import_tensorflow
 
 
 def _add_options(parser):
-    from keras_vit.training.configs.ablation import STUDIES
+    from ..configs.ablation import STUDIES
 
     parser.add_argument("study", choices=STUDIES)
     parser.add_run(config=False)
@@ -35,9 +35,9 @@ def _add_options(parser):
 
 
 def _run(options):
-    from keras_vit.training.configs.ablation import FEW_SHOT, STUDIES
-    from keras_vit.training.data import open_dataset
-    from keras_vit.training.io.atomic import write_text
+    from ..configs.ablation import FEW_SHOT, STUDIES
+    from ..data import open_dataset
+    from ..io.atomic import write_text
 
     study = STUDIES[options.study]
     configs = _configs(study, options)
@@ -49,14 +49,14 @@ def _run(options):
     datasets = {name: open_dataset(name, data_dir) for name, data_dir in data_dirs.items()}
 
     import_tensorflow()
-    from keras_vit.training.evaluators.few_shot import open_task
-    from keras_vit.training.protocols.ablation import (
+    from ..evaluators.few_shot import open_task
+    from ..protocols.ablation import (
         every_score,
         run_study,
         study_figure,
         study_table,
     )
-    from keras_vit.training.reporting.matplotlib_figures import write_png
+    from ..reporting.matplotlib_figures import write_png
 
     workdir = options.workdir
     task = open_task(datasets[few_shot_set], *few_shot_splits)
@@ -70,9 +70,9 @@ def _run(options):
 
 
 def _configs(study, options):
-    from keras_vit.training.config.overrides import config_of
-    from keras_vit.training.config.schema import flatten
-    from keras_vit.training.protocols.train_unless_finished import refuse_chosen
+    from ..config.overrides import config_of
+    from ..config.schema import flatten
+    from ..protocols.train_unless_finished import refuse_chosen
 
     configs = study.cells(options.scale)
     unknown = sorted(set(options.cells or ()) - set(configs))

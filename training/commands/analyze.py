@@ -14,11 +14,11 @@ Draws the paper's pictures of a model, and writes the numbers behind each as CSV
   keras-vit analyze ViT-B_16.npz --model=ViT-B/16 --images cat.jpg --output=analysis
 """
 
-from keras_vit.training.command_options import at_least_0, at_least_1, own_split
-from keras_vit.training.errors import UsageError
-from keras_vit.training.exit_status import command_main
-from keras_vit.training.io.paths import any_path
-from keras_vit.training.io.quiet_start import import_tensorflow
+from ..command_options import at_least_0, at_least_1, own_split
+from ..errors import UsageError
+from ..exit_status import command_main
+from ..io.paths import any_path
+from ..io.quiet_start import import_tensorflow
 
 
 def _add_options(parser):
@@ -34,8 +34,8 @@ def _add_options(parser):
 
 def _analyze(options):
     import_tensorflow()
-    from keras_vit.training.evaluators.load_keras_model import load_model, require_ours
-    from keras_vit.training.reporting.matplotlib_figures import write_analysis
+    from ..evaluators.load_keras_model import load_model, require_ours
+    from ..reporting.matplotlib_figures import write_analysis
 
     source = load_model(options.source, name=options.model, image_size=options.image_size)
     require_ours(source)
@@ -50,9 +50,9 @@ def _analyze(options):
 
 def _images(options, preprocess):
     """Returns (images, height, width, 3) of --dataset, --images or the run's data, or None."""
-    from keras_vit.training import data
-    from keras_vit.training.data.tf_data_batches import plain_dataset
-    from keras_vit.training.io.image_listing import list_images, spread
+    from .. import data
+    from ..data.tf_data_batches import plain_dataset
+    from ..io.image_listing import list_images, spread
 
     if options.images and (options.dataset or options.split):
         raise UsageError("Expected either --images=PHOTO…, or --dataset=NAME and --split.")

@@ -10,12 +10,13 @@ they take at a rate that you know your hardware to sustain.
 from collections.abc import Sequence
 
 import keras_vit
-from keras_vit.training import paper_tables
-from keras_vit.training.command_options import above_0, list_of
-from keras_vit.training.data import known_datasets
-from keras_vit.training.exit_status import command_main
-from keras_vit.training.io.printed_table import Table
-from keras_vit.training.io.quiet_start import import_tensorflow
+
+from .. import paper_tables
+from ..command_options import above_0, list_of
+from ..data import known_datasets
+from ..exit_status import command_main
+from ..io.printed_table import Table
+from ..io.quiet_start import import_tensorflow
 
 _TITLES = {
     "imagenet2012": "ImageNet",

@@ -3,17 +3,17 @@
 import contextlib
 from collections import Counter
 
-from keras_vit.training.command_options import at_least_1
-from keras_vit.training.data import open_dataset, tfds_folder
-from keras_vit.training.data.known_datasets import DATASETS
-from keras_vit.training.data.splits import HELD_OUT_FIFTH
-from keras_vit.training.data.write_prepared_datasets import prepare, prepare_photos
-from keras_vit.training.errors import UsageError, first_line
-from keras_vit.training.exit_status import command_main
-from keras_vit.training.io.image_listing import spread
-from keras_vit.training.io.printed_table import Table
-from keras_vit.training.io.progress_bar import track
-from keras_vit.training.io.quiet_start import import_tensorflow
+from ..command_options import at_least_1
+from ..data import open_dataset, tfds_folder
+from ..data.known_datasets import DATASETS
+from ..data.splits import HELD_OUT_FIFTH
+from ..data.write_prepared_datasets import prepare, prepare_photos
+from ..errors import UsageError, first_line
+from ..exit_status import command_main
+from ..io.image_listing import spread
+from ..io.printed_table import Table
+from ..io.progress_bar import track
+from ..io.quiet_start import import_tensorflow
 
 MAX_DECODED = 100
 
@@ -104,7 +104,7 @@ def _index(name, data_dir):
         )
     import_tensorflow()
 
-    from keras_vit.training.data.records import write_index
+    from ..data.records import write_index
 
     splits = dataset.info.splits.values()
     paths = [str(path) for split in splits for path in split.filepaths]

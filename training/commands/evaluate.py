@@ -19,13 +19,13 @@ also stands for its ReaL labels and for ImageNet-V2, where they are prepared.
 import json
 import logging
 
-from keras_vit.training.command_options import own_split
-from keras_vit.training.errors import UsageError
-from keras_vit.training.exit_status import command_main
-from keras_vit.training.io.atomic import write_text
-from keras_vit.training.io.printed_table import Table
-from keras_vit.training.io.progress_bar import track
-from keras_vit.training.io.quiet_start import import_tensorflow
+from ..command_options import own_split
+from ..errors import UsageError
+from ..exit_status import command_main
+from ..io.atomic import write_text
+from ..io.printed_table import Table
+from ..io.progress_bar import track
+from ..io.quiet_start import import_tensorflow
 
 logger = logging.getLogger("keras_vit")
 
@@ -49,10 +49,10 @@ def _evaluate(options):
     if options.index and not options.weights:
         raise UsageError("Expected --weights=NAME with --index.")
     import_tensorflow()
-    from keras_vit.training.data.opened_dataset import warn_of_trained
-    from keras_vit.training.evaluators.features_and_logits import load_frozen
-    from keras_vit.training.evaluators.load_keras_model import runs_behind
-    from keras_vit.training.evaluators.published_augreg_scores import (
+    from ..data.opened_dataset import warn_of_trained
+    from ..evaluators.features_and_logits import load_frozen
+    from ..evaluators.load_keras_model import runs_behind
+    from ..evaluators.published_augreg_scores import (
         architecture_of,
         published_scores,
     )
@@ -102,9 +102,9 @@ def _evaluate(options):
 
 def _splits(options):
     """Returns the splits to evaluate, and why further test sets of --weights are missing."""
-    from keras_vit.training import data
-    from keras_vit.training.data.tfds_folder import NotPreparedError
-    from keras_vit.training.protocols.learning_rate_sweep import FURTHER_TEST_SETS
+    from .. import data
+    from ..data.tfds_folder import NotPreparedError
+    from ..protocols.learning_rate_sweep import FURTHER_TEST_SETS
 
     if not (options.weights or options.dataset):
         return [own_split(options)], []
@@ -122,7 +122,8 @@ def _splits(options):
 def _measure(model, split, options):
     """Returns the metrics of a model on a split, and prints those of classes if asked to."""
     from keras_vit.models.image_model import ACTIVATIONS
-    from keras_vit.training.evaluators import classification
+
+    from ..evaluators import classification
 
     preprocess = options.preprocess or model.preprocess
     name, class_names = split.dataset.name, split.dataset.class_names

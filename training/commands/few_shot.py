@@ -10,9 +10,9 @@ computed once for each model, data set and preprocessing, and kept on disk.
 Without --dataset, a run is scored on its own data: its training split and what it held out.
 """
 
-from keras_vit.training.command_options import at_least_0, at_least_1, list_of, own_data, whole
-from keras_vit.training.exit_status import command_main
-from keras_vit.training.io.quiet_start import import_tensorflow
+from ..command_options import at_least_0, at_least_1, list_of, own_data, whole
+from ..exit_status import command_main
+from ..io.quiet_start import import_tensorflow
 
 
 def _add_options(parser):
@@ -47,12 +47,12 @@ _penalties.__name__ = "penalty"
 
 def _evaluate(options):
     import_tensorflow()
-    from keras_vit.training.data.opened_dataset import warn_of_trained
-    from keras_vit.training.evaluators import features_and_logits, few_shot
-    from keras_vit.training.evaluators.load_keras_model import runs_behind
-    from keras_vit.training.io.atomic import write_text
-    from keras_vit.training.io.paths import cache_folder
-    from keras_vit.training.io.printed_table import Table
+    from ..data.opened_dataset import warn_of_trained
+    from ..evaluators import features_and_logits, few_shot
+    from ..evaluators.load_keras_model import runs_behind
+    from ..io.atomic import write_text
+    from ..io.paths import cache_folder
+    from ..io.printed_table import Table
 
     tasks = _tasks(options)
     for run, config in runs_behind(options.source):
@@ -90,8 +90,8 @@ def _evaluate(options):
 
 
 def _tasks(options):
-    from keras_vit.training.data import open_dataset
-    from keras_vit.training.evaluators.few_shot import open_task
+    from ..data import open_dataset
+    from ..evaluators.few_shot import open_task
 
     given, usual = (options.train_split, options.test_split), (None, None)
     if options.dataset:

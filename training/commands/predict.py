@@ -25,15 +25,15 @@ import os
 import pathlib
 from collections.abc import Iterable
 
-from keras_vit.training.command_options import at_least_0, at_least_1, own_data, own_split
-from keras_vit.training.errors import TrainingError, UsageError
-from keras_vit.training.exit_status import command_main
-from keras_vit.training.io.atomic import write_text
-from keras_vit.training.io.image_listing import EXTENSIONS, list_images
-from keras_vit.training.io.paths import absolute_path, any_path, read_lines
-from keras_vit.training.io.printed_table import Table
-from keras_vit.training.io.progress_bar import track
-from keras_vit.training.io.quiet_start import import_tensorflow
+from ..command_options import at_least_0, at_least_1, own_data, own_split
+from ..errors import TrainingError, UsageError
+from ..exit_status import command_main
+from ..io.atomic import write_text
+from ..io.image_listing import EXTENSIONS, list_images
+from ..io.paths import absolute_path, any_path, read_lines
+from ..io.printed_table import Table
+from ..io.progress_bar import track
+from ..io.quiet_start import import_tensorflow
 
 logger = logging.getLogger("keras_vit")
 
@@ -110,7 +110,7 @@ def _check(options):
 
 def _choose_own_data(options):
     """Fills in what a run held out of its own data: its photos, or a data set for shards."""
-    from keras_vit.training.data.photo_sets import photo_path
+    from ..data.photo_sets import photo_path
 
     import_tensorflow()  # quietly, as reading a split needs it
     split = own_split(options)
@@ -126,7 +126,7 @@ def _predict(options):
     if options.cluster:
         # For the workers, of which one may be on this machine.
         tensorflow.config.set_visible_devices([], "GPU")
-    from keras_vit.training.prediction.predict_folders_and_shards import Predictor
+    from ..prediction.predict_folders_and_shards import Predictor
 
     predictor = Predictor(
         options.source,
@@ -148,7 +148,7 @@ def _predict(options):
 
 
 def _show(options, predictor):
-    from keras_vit.training.reporting.html_of_charts_and_tables import predictions_html
+    from ..reporting.html_of_charts_and_tables import predictions_html
 
     found = predictor.predict(range(predictor.count), pictures=bool(options.output))
     found = track(found, f"predicting {predictor.count} photos", predictor.count)
@@ -187,7 +187,7 @@ def _show(options, predictor):
 
 def _trained_on(options, predictions):
     """Returns the ids of {file: prediction} it was trained on, if its data is as it was."""
-    from keras_vit.training.data.photo_sets import photo_path
+    from ..data.photo_sets import photo_path
 
     try:
         dataset, config = own_data(options)
@@ -202,14 +202,14 @@ def _trained_on(options, predictions):
 
 
 def _write_shards(options, predictor):
-    from keras_vit.training.prediction.predict_folders_and_shards import missing_shards, write_shard
+    from ..prediction.predict_folders_and_shards import missing_shards, write_shard
 
     # The same path for a worker on another machine.
     folder = str(absolute_path(options.shards))
     with missing_shards(predictor, folder) as shards:
         done: Iterable[int] = (write_shard(predictor, folder, shard) for shard in shards)
         if options.cluster:
-            from keras_vit.training.prediction.cluster import write_on_cluster
+            from ..prediction.cluster import write_on_cluster
 
             machines = {"workers": options.workers, "num_gpus": options.num_gpus}
             done = write_on_cluster(predictor, folder, shards, options.cluster, **machines)

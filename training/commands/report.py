@@ -6,8 +6,8 @@ matrix, examples with attention, and configuration. Training writes it by itself
   keras-vit report runs/quickstart
 """
 
-from keras_vit.training.exit_status import command_main
-from keras_vit.training.io.quiet_start import import_tensorflow
+from ..exit_status import command_main
+from ..io.quiet_start import import_tensorflow
 
 
 def _add_options(parser):
@@ -17,7 +17,7 @@ def _add_options(parser):
 
 def _report(options):
     import_tensorflow()
-    from keras_vit.training.reporting.collect_run_results import report_run
+    from ..reporting.collect_run_results import report_run
 
     print(f"Written to {report_run(options.run, data_dir=options.data_dir)}")
 

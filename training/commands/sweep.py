@@ -12,9 +12,9 @@ The working directory gets sweep.md, sweep.csv and sweep.png, and a run director
 seed.
 """
 
-from keras_vit.training.command_options import above_0, list_of, number, whole
-from keras_vit.training.exit_status import command_main
-from keras_vit.training.io.quiet_start import import_tensorflow
+from ..command_options import above_0, list_of, number, whole
+from ..exit_status import command_main
+from ..io.quiet_start import import_tensorflow
 
 
 def _add_options(parser):
@@ -28,10 +28,10 @@ def _add_options(parser):
 
 
 def _sweep(options):
-    from keras_vit.training.config.overrides import config_of
-    from keras_vit.training.configs.finetune import row_of_table_4
-    from keras_vit.training.data import open_dataset
-    from keras_vit.training.protocols.train_unless_finished import refuse_chosen
+    from ..config.overrides import config_of
+    from ..configs.finetune import row_of_table_4
+    from ..data import open_dataset
+    from ..protocols.train_unless_finished import refuse_chosen
 
     refuse_chosen(options.overrides, "optimizer.base_lr", "seed")
     config = config_of(options)
@@ -41,7 +41,7 @@ def _sweep(options):
     dataset.split(config.eval_split)  # or rates would train first
 
     import_tensorflow()
-    from keras_vit.training.protocols import learning_rate_sweep
+    from ..protocols import learning_rate_sweep
 
     development = learning_rate_sweep.development_splits(
         dataset, config.train_split, options.development

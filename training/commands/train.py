@@ -12,8 +12,8 @@ The run directory gets config.json, metrics.csv, checkpoints/, model.keras, repo
 program that `pip install tensorboard` brings, tensorboard/.
 """
 
-from keras_vit.training.exit_status import command_main
-from keras_vit.training.io.quiet_start import import_tensorflow
+from ..exit_status import command_main
+from ..io.quiet_start import import_tensorflow
 
 
 def _add_options(parser):
@@ -21,11 +21,11 @@ def _add_options(parser):
 
 
 def _train(options):
-    from keras_vit.training.config.overrides import config_of
+    from ..config.overrides import config_of
 
     config = config_of(options)
     import_tensorflow()
-    from keras_vit.training.loop import trainer
+    from ..loop import trainer
 
     trainer.train(config, options.workdir)
     page = f", its page in {options.workdir}/report.html" if config.report else ""

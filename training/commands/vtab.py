@@ -13,13 +13,13 @@ gets vtab.md, vtab.csv, vtab.png, and for each task its run directories and the 
 training examples.
 """
 
-from keras_vit.training.command_options import above_0, at_least_1, list_of, whole
-from keras_vit.training.data import open_dataset
-from keras_vit.training.data.known_datasets import TASKS
-from keras_vit.training.data.tfds_folder import NotPreparedError
-from keras_vit.training.errors import UsageError
-from keras_vit.training.exit_status import command_main
-from keras_vit.training.io.quiet_start import import_tensorflow
+from ..command_options import above_0, at_least_1, list_of, whole
+from ..data import open_dataset
+from ..data.known_datasets import TASKS
+from ..data.tfds_folder import NotPreparedError
+from ..errors import UsageError
+from ..exit_status import command_main
+from ..io.quiet_start import import_tensorflow
 
 
 def _add_options(parser):
@@ -38,8 +38,8 @@ def _add_options(parser):
 
 
 def _vtab(options):
-    from keras_vit.training.paper_tables import TABLE_4
-    from keras_vit.training.protocols.train_unless_finished import refuse_chosen
+    from ..paper_tables import TABLE_4
+    from ..protocols.train_unless_finished import refuse_chosen
 
     chosen = ("optimizer.base_lr", "seed", "dataset", "train_split", "eval_split", "checkpoint")
     refuse_chosen(options.overrides, *chosen)
@@ -63,7 +63,7 @@ def _vtab(options):
         raise UsageError("No task is left to run.")
 
     import_tensorflow()
-    from keras_vit.training.protocols import vtab
+    from ..protocols import vtab
 
     vtab.run(
         opened,
@@ -93,8 +93,8 @@ def _choose_tasks(names):
 
 
 def _config(options, task):
-    from keras_vit.training.config.overrides import config_of
-    from keras_vit.training.configs import finetune
+    from ..config.overrides import config_of
+    from ..configs import finetune
 
     parts = [options.model or options.source, f"vtab/{task.name}"]
     given = {"size": options.image_size, "steps": options.steps}

@@ -17,10 +17,11 @@ from typing import Any
 from ml_collections import ConfigDict, config_dict
 
 from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
-from keras_vit.training.config import schema
-from keras_vit.training.config.schema import DEFAULTS
-from keras_vit.training.errors import TrainingError, UsageError
-from keras_vit.training.io.quiet_start import quiet_start
+
+from ..errors import TrainingError, UsageError
+from ..io.quiet_start import quiet_start
+from . import schema
+from .schema import DEFAULTS
 
 _OWN = pathlib.Path(__file__).parents[1] / "configs"
 _HAS = re.compile("^(def )?get_config", re.MULTILINE)

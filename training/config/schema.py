@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
-from keras_vit.training.errors import UsageError
-from keras_vit.training.io.paths import any_path
+
+from ..errors import UsageError
+from ..io.paths import any_path
 
 # The largest of the numbers that Keras counts updates in, and that weights are computed in.
 INT32 = 2**31 - 1

@@ -4,8 +4,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
-from keras_vit.training.config.overrides import parse_value
-from keras_vit.training.errors import UsageError
+
+from ..config.overrides import parse_value
+from ..errors import UsageError
 
 
 def parse_argument(

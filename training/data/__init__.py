@@ -5,7 +5,7 @@ or `photo_sets`, cuts it by `splits`, and holds what a run takes of it; `tf_data
 into the order of `order`, reads it by `records` and prepares it by `preprocessing`.
 """
 
-from keras_vit.training.data.opened_dataset import (
+from .opened_dataset import (
     Dataset,
     Split,
     load_dataset,

@@ -12,11 +12,11 @@ import numpy as np
 import psutil
 import tensorflow as tf
 
-from keras_vit.training.data.traced_functions import as_it_stands
-from keras_vit.training.errors import UsageError
+from ..errors import UsageError
+from .traced_functions import as_it_stands
 
 if TYPE_CHECKING:
-    from keras_vit.training.data.opened_dataset import Split
+    from .opened_dataset import Split
 
 # The mean size of so many images stands for all, which may take this part of the free memory.
 _SAMPLE, _PART = 64, 0.75

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.training.data.splits import Photo
-from keras_vit.training.errors import UsageError
-from keras_vit.training.io.paths import any_path, read_path, size_and_time
 from keras_vit.unpacking import open_archive
+
+from ..errors import UsageError
+from ..io.paths import any_path, read_path, size_and_time
+from .splits import Photo
 
 logger = logging.getLogger("keras_vit")
 

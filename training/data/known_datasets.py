@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
-from keras_vit.training.data import splits
+
+from . import splits
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,18 +23,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from keras_vit.training.data import fingerprint, known_datasets, photo_sets, splits, tfds_folder
-from keras_vit.training.data.known_datasets import DatasetSpec, full_name
-from keras_vit.training.errors import TrainingError, UsageError
-from keras_vit.training.io.paths import is_remote, size_and_time
+from ..errors import TrainingError, UsageError
+from ..io.paths import is_remote, size_and_time
+from . import fingerprint, known_datasets, photo_sets, splits, tfds_folder
+from .known_datasets import DatasetSpec, full_name
 
 if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
-    from keras_vit.training.data.preprocessing.preprocess import Preprocess
-    from keras_vit.training.data.records import Reader
-    from keras_vit.training.data.unreadable_examples import SkipCounter
+    from .preprocessing.preprocess import Preprocess
+    from .records import Reader
+    from .unreadable_examples import SkipCounter
 
 logger = logging.getLogger("keras_vit")
 
@@ -75,7 +75,7 @@ def open_dataset(
         return Dataset(spec, photos.root, photos=photos)
     spec = known_datasets.row(name)
     if spec.obtain == "embedded" and prepare:
-        from keras_vit.training.data import write_prepared_datasets
+        from . import write_prepared_datasets
 
         write_prepared_datasets.prepare_digits(data_dir)
     spec, place, info = tfds_folder.read(spec, data_dir)
@@ -246,7 +246,7 @@ class Split:
     @functools.cached_property
     def reader(self) -> "Reader":
         """Its reader; opens the files, `ValueError` for damaged ones or those of another format."""
-        from keras_vit.training.data import records
+        from . import records
 
         return records.open_reader(self)
 
@@ -266,7 +266,7 @@ class Split:
 
         None for what TFDS prepared, of which every example has to be read.
         """
-        from keras_vit.training.data.unreadable_examples import SkipCounter
+        from .unreadable_examples import SkipCounter
 
         return SkipCounter(named=True) if self.photos else None
 
@@ -318,7 +318,7 @@ class Split:
 
         `divided` leaves what follows `on_device` to the training step.
         """
-        from keras_vit.training.data.preprocessing.preprocess import Preprocess
+        from .preprocessing.preprocess import Preprocess
 
         info = self.dataset.info
         # Published photos are read as they are stored: published numbers were computed so.
@@ -381,7 +381,7 @@ class Split:
 
     def train(self, preprocess: "Preprocess", *worker: int, **settings: Any) -> "tf.data.Dataset":
         """Returns the infinite training data; see `training.data.tf_data_batches.train_dataset`."""
-        from keras_vit.training.data import tf_data_batches
+        from . import tf_data_batches
 
         return tf_data_batches.train_dataset(self, preprocess, *worker, **settings)
 
@@ -389,7 +389,7 @@ class Split:
         self, preprocess: "Preprocess", *worker: int, **settings: Any
     ) -> "tf.data.Dataset":
         """Returns one pass in batches; see `training.data.tf_data_batches.eval_dataset`."""
-        from keras_vit.training.data import tf_data_batches
+        from . import tf_data_batches
 
         return tf_data_batches.eval_dataset(self, preprocess, *worker, **settings)
 
@@ -413,8 +413,8 @@ class RunData:
     """
 
     def __init__(self, config: ConfigDict, dataset: Dataset | None = None):
-        from keras_vit.training.data import unreadable_examples
-        from keras_vit.training.data.tf_data_batches import batch_operations, refuse_mixup
+        from . import unreadable_examples
+        from .tf_data_batches import batch_operations, refuse_mixup
 
         self._config = config
         self.dataset = dataset = dataset or open_dataset(config.dataset, config.data_dir)
@@ -505,7 +505,7 @@ class RunData:
 
         "" if there are none, or they are skipped. `errors` are those that reading raises.
         """
-        from keras_vit.training.data.unreadable_examples import ATTEMPTS, SkipCounter
+        from .unreadable_examples import ATTEMPTS, SkipCounter
 
         counter = SkipCounter()
         dataset = self.train_batches(step, skip_counter=counter)(1, 0)
@@ -573,7 +573,7 @@ def load_dataset(
         NotPreparedError, ValueError: as `open`, at once; nothing is ever downloaded here.
         ValueError: for an unknown operation or value of `on_error`.
     """
-    from keras_vit.training.data import tf_data_batches, unreadable_examples
+    from . import tf_data_batches, unreadable_examples
 
     opened = open(name, split, data_dir)
     settings["skip_counter"] = unreadable_examples.counter_for(on_error, skip_counter)

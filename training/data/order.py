@@ -17,7 +17,7 @@ from collections.abc import Collection
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.training.data.traced_functions import as_it_stands, traced_once
+from .traced_functions import as_it_stands, traced_once
 
 _FOREVER = 2**62
 # Positions ordered in one call: enough for the cost of a call not to count.

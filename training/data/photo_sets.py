@@ -23,10 +23,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from keras_vit.imagenet_classes import require_class_name
-from keras_vit.training.data.splits import Photo
-from keras_vit.training.errors import UsageError
-from keras_vit.training.io.image_listing import EXTENSIONS, left_out, walk
-from keras_vit.training.io.paths import (
+
+from ..errors import UsageError
+from ..io.image_listing import EXTENSIONS, left_out, walk
+from ..io.paths import (
     absolute_path,
     any_path,
     is_remote,
@@ -34,6 +34,7 @@ from keras_vit.training.io.paths import (
     read_text,
     size_and_time,
 )
+from .splits import Photo
 
 logger = logging.getLogger("keras_vit")
 

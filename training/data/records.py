@@ -22,18 +22,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.training.data import fingerprint, vtab_labels
-from keras_vit.training.data.photo_sets import photo_path
-from keras_vit.training.data.tfds_folder import ARRAY_RECORD
-from keras_vit.training.data.traced_functions import as_it_stands
-from keras_vit.training.errors import UsageError, first_line
-from keras_vit.training.io.atomic import atomic_file
-from keras_vit.training.io.paths import any_path, cache_folder, is_remote, size_and_time
-from keras_vit.training.io.progress_bar import track
-from keras_vit.training.io.remote_stores import local_file
+from ..errors import UsageError, first_line
+from ..io.atomic import atomic_file
+from ..io.paths import any_path, cache_folder, is_remote, size_and_time
+from ..io.progress_bar import track
+from ..io.remote_stores import local_file
+from . import fingerprint, vtab_labels
+from .photo_sets import photo_path
+from .tfds_folder import ARRAY_RECORD
+from .traced_functions import as_it_stands
 
 if TYPE_CHECKING:
-    from keras_vit.training.data.opened_dataset import Split
+    from .opened_dataset import Split
 
 # A record is its length (8 bytes), a checksum (4), the data and another checksum (4).
 _HEADER_BYTES = 8

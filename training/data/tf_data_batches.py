@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.training.data.decoded_image_cache import keep_decoded
-from keras_vit.training.data.order import example_order
-from keras_vit.training.data.preprocessing.flips_labels_and_mixup import one_hot
-from keras_vit.training.data.preprocessing.parse_operations import Operation, parse
-from keras_vit.training.data.preprocessing.preprocess import Preprocess
-from keras_vit.training.data.traced_functions import as_it_stands, require
-from keras_vit.training.data.unreadable_examples import SkipCounter, load_or_blank, load_or_next
-from keras_vit.training.errors import UsageError
+from ..errors import UsageError
+from .decoded_image_cache import keep_decoded
+from .order import example_order
+from .preprocessing.flips_labels_and_mixup import one_hot
+from .preprocessing.parse_operations import Operation, parse
+from .preprocessing.preprocess import Preprocess
+from .traced_functions import as_it_stands, require
+from .unreadable_examples import SkipCounter, load_or_blank, load_or_next
 
 if TYPE_CHECKING:
-    from keras_vit.training.data.opened_dataset import Split
+    from .opened_dataset import Split
 
 _FOREVER = 2**62
 # So many cores decode about as many images as one thread copies into batches.

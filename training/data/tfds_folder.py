@@ -11,9 +11,9 @@ import pathlib
 import re
 from typing import Any
 
-from keras_vit.training.data.known_datasets import DatasetSpec
-from keras_vit.training.errors import TrainingError, first_line
-from keras_vit.training.io.paths import absolute_path, read_path, read_text
+from ..errors import TrainingError, first_line
+from ..io.paths import absolute_path, read_path, read_text
+from .known_datasets import DatasetSpec
 
 # Describes the images of a set whose photos are read so.
 UPRIGHT = "turned as its EXIF orientation says"

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 if TYPE_CHECKING:
-    from keras_vit.training.data.opened_dataset import Split
+    from .opened_dataset import Split
 
 logger = logging.getLogger("keras_vit")
 

@@ -22,12 +22,13 @@ import numpy as np
 
 from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
 from keras_vit.hidden_folder import hidden_folder
-from keras_vit.training.data import known_datasets, photo_sets, tfds_folder
-from keras_vit.training.data.photo_sets import photo_path
-from keras_vit.training.errors import TrainingError, UsageError
-from keras_vit.training.io.paths import is_remote, read_path
-from keras_vit.training.io.quiet_start import quiet_start
-from keras_vit.training.io.remote_stores import sent
+
+from ..errors import TrainingError, UsageError
+from ..io.paths import is_remote, read_path
+from ..io.quiet_start import quiet_start
+from ..io.remote_stores import sent
+from . import known_datasets, photo_sets, tfds_folder
+from .photo_sets import photo_path
 
 # Of the sets that are written here.
 VERSION = "1.0.0"

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 from ml_collections import ConfigDict
 
-from keras_vit.training.errors import UsageError
+from ..errors import UsageError
 
 if TYPE_CHECKING:
-    from keras_vit.training.engine.engine_interface import Engine
+    from .engine_interface import Engine
 
 
 def create_engine(config: ConfigDict) -> "Engine":
@@ -20,11 +20,11 @@ def create_engine(config: ConfigDict) -> "Engine":
 
     backend = keras.backend.backend()
     if backend == "tensorflow":
-        from keras_vit.training.engine.tensorflow import TensorFlowEngine
+        from .tensorflow import TensorFlowEngine
 
         return TensorFlowEngine(config)
     if backend == "jax":
-        from keras_vit.training.engine.jax import JaxEngine
+        from .jax import JaxEngine
 
         return JaxEngine(config)
     raise UsageError(f"KERAS_BACKEND: expected tensorflow or jax. Received: {backend!r}.")

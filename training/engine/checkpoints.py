@@ -20,7 +20,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from keras_vit.training.errors import TrainingError, first_line
+from ..errors import TrainingError, first_line
 
 logger = logging.getLogger("keras_vit")
 

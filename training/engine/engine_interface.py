@@ -17,12 +17,13 @@ import numpy as np
 from keras import ops
 from ml_collections import ConfigDict
 
-from keras_vit.training.engine import checkpoints
-from keras_vit.training.engine.checkpoints import Checkpoints, Shards
-from keras_vit.training.engine.step import BatchSums, PrepareImages, Report, StepMixin, Totals
-from keras_vit.training.engine.worker_watch import SECONDS_TO_NAME_THE_LOST, Watch
-from keras_vit.training.errors import TrainingError, UsageError, first_line
 from keras_vit.type_hints import Tensor
+
+from ..errors import TrainingError, UsageError, first_line
+from . import checkpoints
+from .checkpoints import Checkpoints, Shards
+from .step import BatchSums, PrepareImages, Report, StepMixin, Totals
+from .worker_watch import SECONDS_TO_NAME_THE_LOST, Watch
 
 # (num_input_pipelines, input_pipeline_id) -> `tf.data.Dataset` of batches with static shapes.
 # Pipeline i of n yields the i-th of n equal parts of every global batch, so that all of them

@@ -20,12 +20,13 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
 from keras_vit.backends.jax import part_of_batch
-from keras_vit.training.engine import jax_processes
-from keras_vit.training.engine.checkpoints import Shards
-from keras_vit.training.engine.engine_interface import Engine, MakeDataset
-from keras_vit.training.engine.step import Totals, is_seed
-from keras_vit.training.errors import Disagreement, Diverged, Interrupted, UsageError
 from keras_vit.type_hints import Tensor
+
+from ..errors import Disagreement, Diverged, Interrupted, UsageError
+from . import jax_processes
+from .checkpoints import Shards
+from .engine_interface import Engine, MakeDataset
+from .step import Totals, is_seed
 
 # Updates that the host may be ahead of the devices, and batches that wait there.
 _AHEAD = 2

@@ -12,9 +12,9 @@ import jax
 from jax.experimental import multihost_utils
 from ml_collections import ConfigDict
 
-from keras_vit.training.engine.engine_interface import gather_text
-from keras_vit.training.engine.worker_watch import SECONDS_TO_NAME_THE_LOST, Watch
-from keras_vit.training.errors import UsageError
+from ..errors import UsageError
+from .engine_interface import gather_text
+from .worker_watch import SECONDS_TO_NAME_THE_LOST, Watch
 
 # Hosts of a job whose processes are all on one machine.
 _LOOPBACK = ("localhost", "127.0.0.1")

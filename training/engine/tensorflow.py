@@ -16,12 +16,13 @@ import tensorflow as tf
 from ml_collections import ConfigDict
 
 from keras_vit.backends.tensorflow import seeds_of_part
-from keras_vit.training.engine.checkpoints import Shards, whole
-from keras_vit.training.engine.engine_interface import Engine, MakeDataset, gather_text
-from keras_vit.training.engine.step import Totals
-from keras_vit.training.engine.worker_watch import Watch
-from keras_vit.training.errors import UsageError, first_line
 from keras_vit.type_hints import Tensor
+
+from ..errors import UsageError, first_line
+from .checkpoints import Shards, whole
+from .engine_interface import Engine, MakeDataset, gather_text
+from .step import Totals
+from .worker_watch import Watch
 
 logger = logging.getLogger("keras_vit")
 

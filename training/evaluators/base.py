@@ -6,10 +6,10 @@ from typing import Protocol
 import keras
 from ml_collections import ConfigDict
 
-from keras_vit.training.data.opened_dataset import RunData
-from keras_vit.training.engine.engine_interface import Engine
-from keras_vit.training.evaluators.classification import ClassificationEvaluator
-from keras_vit.training.evaluators.few_shot import FewShotEvaluator, Task
+from ..data.opened_dataset import RunData
+from ..engine.engine_interface import Engine
+from .classification import ClassificationEvaluator
+from .few_shot import FewShotEvaluator, Task
 
 
 class Evaluator(Protocol):

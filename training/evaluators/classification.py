@@ -14,13 +14,14 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.training.data.opened_dataset import RunData
-from keras_vit.training.engine.engine_interface import Engine
-from keras_vit.training.errors import UsageError
-from keras_vit.training.evaluators.features_and_logits import inference_function
-from keras_vit.training.io.printed_table import Table
 from keras_vit.losses import build_loss
 from keras_vit.type_hints import Tensor
+
+from ..data.opened_dataset import RunData
+from ..engine.engine_interface import Engine
+from ..errors import UsageError
+from ..io.printed_table import Table
+from .features_and_logits import inference_function
 
 logger = logging.getLogger("keras_vit")
 

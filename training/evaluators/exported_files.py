@@ -17,10 +17,11 @@ import numpy as np
 
 from keras_vit.installation import missing_extra
 from keras_vit.models.image_model import ACTIVATIONS
-from keras_vit.training.errors import UsageError, damage_named
-from keras_vit.training.io.paths import read_text
-from keras_vit.training.io.quiet_start import quiet_start
 from keras_vit.unpacking import open_archive
+
+from ..errors import UsageError, damage_named
+from ..io.paths import read_text
+from ..io.quiet_start import quiet_start
 
 # Names of the texts inside of exported files, which `export` writes.
 LABELS_FILE = "labels.txt"

@@ -14,16 +14,17 @@ import numpy as np
 
 from keras_vit.analysis.attention import rollout_function
 from keras_vit.analysis.figures import over_images
-from keras_vit.training.errors import damage_named
-from keras_vit.training.evaluators import exported_files, load_keras_model
-from keras_vit.training.evaluators.load_keras_model import KERAS_RANGE, image_size_of, resizing
 from keras_vit.type_hints import Tensor
+
+from ..errors import damage_named
+from . import exported_files, load_keras_model
+from .load_keras_model import KERAS_RANGE, image_size_of, resizing
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from keras_vit.training.data import Split
-    from keras_vit.training.data.preprocessing.preprocess import Preprocess
+    from ..data import Split
+    from ..data.preprocessing.preprocess import Preprocess
 
 TF_HUB_RANGE = (0.0, 1.0)
 # Side of the images whose pixels are compared with features.
@@ -191,7 +192,7 @@ def inference_function(model: Callable) -> Callable[[Tensor], np.ndarray]:
     """Returns `model` as a function from images to a NumPy array; Keras models are compiled."""
     function = model
     if isinstance(model, keras.Model) and keras.backend.backend() == "jax":
-        from keras_vit.training.engine.jax import compiled
+        from ..engine.jax import compiled
 
         function = compiled(model)
     elif isinstance(model, keras.Model):

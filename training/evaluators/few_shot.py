@@ -23,13 +23,13 @@ from typing import Any, NamedTuple, TypeAlias
 import keras
 import numpy as np
 
-from keras_vit.training.data import Dataset, Split
-from keras_vit.training.data.preprocessing.parse_operations import parse
-from keras_vit.training.evaluators.features_and_logits import FrozenModel, freeze
-from keras_vit.training.io.atomic import atomic_file
-from keras_vit.training.io.printed_table import Table
-from keras_vit.training.io.progress_bar import track
-from keras_vit.training.paper_tables import MeanDeviation
+from ..data import Dataset, Split
+from ..data.preprocessing.parse_operations import parse
+from ..io.atomic import atomic_file
+from ..io.printed_table import Table
+from ..io.progress_bar import track
+from ..paper_tables import MeanDeviation
+from .features_and_logits import FrozenModel, freeze
 
 logger = logging.getLogger("keras_vit")
 

@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.training.config import schema
-from keras_vit.training.data import fingerprint
-from keras_vit.training.data.known_datasets import DATASETS, full_name
-from keras_vit.training.engine.checkpoints import steps
-from keras_vit.training.errors import damage_named
-from keras_vit.training.io.image_listing import EXTENSIONS
-from keras_vit.training.io.paths import any_path, read_path
 from keras_vit.unpacking import saved_config
+
+from ..config import schema
+from ..data import fingerprint
+from ..data.known_datasets import DATASETS, full_name
+from ..engine.checkpoints import steps
+from ..errors import damage_named
+from ..io.image_listing import EXTENSIONS
+from ..io.paths import any_path, read_path
 
 if typing.TYPE_CHECKING:
     import keras

@@ -6,7 +6,8 @@ import pathlib
 from collections.abc import Iterator
 
 from keras_vit.hidden_folder import REPLACED, hidden_folder
-from keras_vit.training.io.paths import any_path, is_remote
+
+from .paths import any_path, is_remote
 
 
 @contextlib.contextmanager
@@ -19,7 +20,7 @@ def atomic_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     directory.
     """
     if is_remote(path):
-        from keras_vit.training.io.remote_stores import sent
+        from .remote_stores import sent
 
         with sent(any_path(path)) as temporary:
             yield temporary

@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from keras_vit.training.io.paths import any_path, is_remote, read_path, size_and_time
+from .paths import any_path, is_remote, read_path, size_and_time
 
 if TYPE_CHECKING:
     from etils import epath

@@ -12,9 +12,9 @@ import uuid
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
-from keras_vit.training.errors import TrainingError, UsageError
-from keras_vit.training.io import remote_stores
-from keras_vit.training.io.paths import any_path, is_remote, read_path
+from ..errors import TrainingError, UsageError
+from . import remote_stores
+from .paths import any_path, is_remote, read_path
 
 if TYPE_CHECKING:
     from etils import epath

@@ -13,7 +13,7 @@ import urllib.parse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from keras_vit.training.errors import TrainingError, UsageError, first_line
+from ..errors import TrainingError, UsageError, first_line
 
 if TYPE_CHECKING:
     from etils import epath

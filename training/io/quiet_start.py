@@ -11,7 +11,7 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
-from keras_vit.training.errors import UsageError
+from ..errors import UsageError
 
 _BACKENDS = {"tensorflow": "tensorflow", "jax": "'keras-vit-16x16[jax]'"}
 

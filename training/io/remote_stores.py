@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from keras_vit.hidden_folder import scratch_folder
-from keras_vit.training.errors import TrainingError
-from keras_vit.training.io.image_listing import walk
-from keras_vit.training.io.paths import any_path, attempt, is_remote, read_path, size_and_time
+
+from ..errors import TrainingError
+from .image_listing import walk
+from .paths import any_path, attempt, is_remote, read_path, size_and_time
 
 if TYPE_CHECKING:
     from etils import epath

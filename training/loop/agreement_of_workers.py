@@ -11,12 +11,13 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from keras_vit.installation import __version__
-from keras_vit.training.config import schema
-from keras_vit.training.data import fingerprint
-from keras_vit.training.engine.engine_interface import Engine
-from keras_vit.training.errors import Disagreement, UsageError
-from keras_vit.training.io.paths import is_remote
-from keras_vit.training.loop.run_directory import RunDirectory
+
+from ..config import schema
+from ..data import fingerprint
+from ..engine.engine_interface import Engine
+from ..errors import Disagreement, UsageError
+from ..io.paths import is_remote
+from .run_directory import RunDirectory
 
 
 def check_alike(engine: Engine, config: ConfigDict, workdir: str | os.PathLike) -> None:

@@ -18,17 +18,18 @@ import tensorflow as tf
 from ml_collections import ConfigDict
 
 from keras_vit.hidden_folder import remove_unfinished
-from keras_vit.training.config import schema
-from keras_vit.training.data import fingerprint
-from keras_vit.training.engine.checkpoints import steps
-from keras_vit.training.errors import TrainingError, UsageError
-from keras_vit.training.evaluators.classification import ClassificationEvaluator
-from keras_vit.training.evaluators.load_keras_model import read_run_config
-from keras_vit.training.io.atomic import atomic_file, write_text
-from keras_vit.training.io.locks import lock
-from keras_vit.training.io.paths import any_path, is_remote
-from keras_vit.training.io.remote_stores import FolderCopy
-from keras_vit.training.reporting.metrics_csv import metric_rows
+
+from ..config import schema
+from ..data import fingerprint
+from ..engine.checkpoints import steps
+from ..errors import TrainingError, UsageError
+from ..evaluators.classification import ClassificationEvaluator
+from ..evaluators.load_keras_model import read_run_config
+from ..io.atomic import atomic_file, write_text
+from ..io.locks import lock
+from ..io.paths import any_path, is_remote
+from ..io.remote_stores import FolderCopy
+from ..reporting.metrics_csv import metric_rows
 
 logger = logging.getLogger("keras_vit")
 

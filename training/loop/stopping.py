@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from keras_vit.training.evaluators.classification import sign_of
+from ..evaluators.classification import sign_of
 
 
 class StopRequest:

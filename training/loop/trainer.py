@@ -9,24 +9,25 @@ import keras
 import numpy as np
 from ml_collections import ConfigDict
 
-from keras_vit.training.config import schema
-from keras_vit.training.data import Dataset, fingerprint
-from keras_vit.training.data.opened_dataset import RunData, warn_of_trained
-from keras_vit.training.engine import create_engine
-from keras_vit.training.engine.engine_interface import Engine
-from keras_vit.training.engine.step import Report
-from keras_vit.training.errors import Diverged, Interrupted, TrainingError, UsageError
-from keras_vit.training.evaluators.base import Evaluator, create_evaluators
-from keras_vit.training.evaluators.few_shot import open_task
-from keras_vit.training.evaluators.load_keras_model import load_model, runs_behind
-from keras_vit.training.io.progress_bar import Progress
-from keras_vit.training.loop import agreement_of_workers
-from keras_vit.training.loop.run_directory import RunDirectory
-from keras_vit.training.loop.stopping import BestEvaluation, StopRequest
 from keras_vit.losses import MeanOutput, build_loss
-from keras_vit.training.recipes.model_freezing_and_layer_decay import build_model
-from keras_vit.training.recipes.optimizer import optimizer_of
-from keras_vit.training.reporting.collect_run_results import report_run
+
+from ..config import schema
+from ..data import Dataset, fingerprint
+from ..data.opened_dataset import RunData, warn_of_trained
+from ..engine import create_engine
+from ..engine.engine_interface import Engine
+from ..engine.step import Report
+from ..errors import Diverged, Interrupted, TrainingError, UsageError
+from ..evaluators.base import Evaluator, create_evaluators
+from ..evaluators.few_shot import open_task
+from ..evaluators.load_keras_model import load_model, runs_behind
+from ..io.progress_bar import Progress
+from ..recipes.model_freezing_and_layer_decay import build_model
+from ..recipes.optimizer import optimizer_of
+from ..reporting.collect_run_results import report_run
+from . import agreement_of_workers
+from .run_directory import RunDirectory
+from .stopping import BestEvaluation, StopRequest
 
 logger = logging.getLogger("keras_vit")
 

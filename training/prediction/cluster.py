@@ -9,9 +9,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from keras_vit.training.errors import TrainingError, UsageError, first_line
-from keras_vit.training.io.paths import any_path, is_remote
-from keras_vit.training.prediction.predict_folders_and_shards import Predictor, write_shard
+from ..errors import TrainingError, UsageError, first_line
+from ..io.paths import any_path, is_remote
+from .predict_folders_and_shards import Predictor, write_shard
 
 
 def write_on_cluster(

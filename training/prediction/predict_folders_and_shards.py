@@ -13,15 +13,16 @@ import tensorflow as tf
 
 from keras_vit.hidden_folder import remove_unfinished
 from keras_vit.predict_photos import most_probable
-from keras_vit.training import data
-from keras_vit.training.data.traced_functions import as_it_stands
-from keras_vit.training.errors import UsageError, damage_named, first_line
-from keras_vit.training.evaluators.classification import require_probabilities
-from keras_vit.training.evaluators.features_and_logits import load_frozen
-from keras_vit.training.io.atomic import atomic_file, write_text
-from keras_vit.training.io.locks import lock
-from keras_vit.training.io.paths import any_path, attempt, is_remote
-from keras_vit.training.io.remote_stores import local_file
+
+from .. import data
+from ..data.traced_functions import as_it_stands
+from ..errors import UsageError, damage_named, first_line
+from ..evaluators.classification import require_probabilities
+from ..evaluators.features_and_logits import load_frozen
+from ..io.atomic import atomic_file, write_text
+from ..io.locks import lock
+from ..io.paths import any_path, attempt, is_remote
+from ..io.remote_stores import local_file
 
 BATCH = 64
 # Attention rollout holds the attention of all layers.

@@ -9,25 +9,26 @@ from matplotlib.figure import Figure
 from ml_collections import ConfigDict
 
 import keras_vit
-from keras_vit.training.config import schema
-from keras_vit.training.configs.ablation import STUDIES, Study
-from keras_vit.training.data import Dataset
-from keras_vit.training.errors import Diverged, UsageError
-from keras_vit.training.evaluators import few_shot
-from keras_vit.training.evaluators.features_and_logits import freeze
-from keras_vit.training.evaluators.load_keras_model import load_model, read_run_config
-from keras_vit.training.evaluators.speed import images_per_second
-from keras_vit.training.io.printed_table import Table
-from keras_vit.training.io.remote_stores import local_file
-from keras_vit.training.paper_tables import MeanDeviation
-from keras_vit.training.protocols.train_unless_finished import (
+
+from ..config import schema
+from ..configs.ablation import STUDIES, Study
+from ..data import Dataset
+from ..errors import Diverged, UsageError
+from ..evaluators import few_shot
+from ..evaluators.features_and_logits import freeze
+from ..evaluators.load_keras_model import load_model, read_run_config
+from ..evaluators.speed import images_per_second
+from ..io.printed_table import Table
+from ..io.remote_stores import local_file
+from ..paper_tables import MeanDeviation
+from ..reporting.matplotlib_figures import new_figure
+from ..reporting.metrics_csv import read_metrics
+from .train_unless_finished import (
     computed_once,
     require_last_update,
     same_weights,
     train_run,
 )
-from keras_vit.training.reporting.matplotlib_figures import new_figure
-from keras_vit.training.reporting.metrics_csv import read_metrics
 
 logger = logging.getLogger("keras_vit")
 

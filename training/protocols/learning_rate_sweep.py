@@ -14,23 +14,23 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from ml_collections import ConfigDict
 
-from keras_vit.training.data import Dataset, splits
-from keras_vit.training.errors import TrainingError
-from keras_vit.training.evaluators import classification
-from keras_vit.training.evaluators.features_and_logits import load_frozen
-from keras_vit.training.io.atomic import write_text
-from keras_vit.training.io.printed_table import Table
-from keras_vit.training.io.progress_bar import track
-from keras_vit.training.io.remote_stores import local_file
-from keras_vit.training.paper_tables import TABLE_2, TABLE_5, TABLE_6, UPSTREAM, MeanDeviation
-from keras_vit.training.protocols.train_unless_finished import (
+from ..data import Dataset, splits
+from ..errors import TrainingError
+from ..evaluators import classification
+from ..evaluators.features_and_logits import load_frozen
+from ..io.atomic import write_text
+from ..io.printed_table import Table
+from ..io.progress_bar import track
+from ..io.remote_stores import local_file
+from ..paper_tables import TABLE_2, TABLE_5, TABLE_6, UPSTREAM, MeanDeviation
+from ..reporting.matplotlib_figures import new_figure, write_png
+from .train_unless_finished import (
     RunResult,
     computed_once,
     require_last_update,
     same_weights,
     train_run,
 )
-from keras_vit.training.reporting.matplotlib_figures import new_figure, write_png
 
 logger = logging.getLogger("keras_vit")
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ml_collections import ConfigDict
 
-from keras_vit.training.data import Dataset, fingerprint
-from keras_vit.training.errors import Diverged, TrainingError, UsageError, damage_named
-from keras_vit.training.io.atomic import write_text
-from keras_vit.training.io.paths import read_path
-from keras_vit.training.reporting.metrics_csv import read_metrics
+from ..data import Dataset, fingerprint
+from ..errors import Diverged, TrainingError, UsageError, damage_named
+from ..io.atomic import write_text
+from ..io.paths import read_path
+from ..reporting.metrics_csv import read_metrics
 
 RESULT = "result.json"
 # The digest of the weights that all runs of a protocol begin from.
@@ -102,10 +102,10 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
     import keras
     from etils import epath
 
-    from keras_vit.training.config import schema
-    from keras_vit.training.evaluators.load_keras_model import read_run_config
-    from keras_vit.training.io import remote_stores
-    from keras_vit.training.loop import trainer
+    from ..config import schema
+    from ..evaluators.load_keras_model import read_run_config
+    from ..io import remote_stores
+    from ..loop import trainer
 
     if config.strategy == "multiworker" or config.processes.count > 1:
         raise UsageError(

@@ -11,14 +11,14 @@ import numpy as np
 from matplotlib.figure import Figure
 from ml_collections import ConfigDict
 
-from keras_vit.training.data import Dataset
-from keras_vit.training.data.known_datasets import VtabTask
-from keras_vit.training.io.atomic import write_text
-from keras_vit.training.io.printed_table import Table
-from keras_vit.training.paper_tables import TABLE_2, TABLE_9, VTAB_GROUPS, VTAB_TASKS, MeanDeviation
-from keras_vit.training.protocols.learning_rate_sweep import choose_rate, score_rates, transfer
-from keras_vit.training.protocols.train_unless_finished import same_weights
-from keras_vit.training.reporting.matplotlib_figures import new_figure, write_png
+from ..data import Dataset
+from ..data.known_datasets import VtabTask
+from ..io.atomic import write_text
+from ..io.printed_table import Table
+from ..paper_tables import TABLE_2, TABLE_9, VTAB_GROUPS, VTAB_TASKS, MeanDeviation
+from ..reporting.matplotlib_figures import new_figure, write_png
+from .learning_rate_sweep import choose_rate, score_rates, transfer
+from .train_unless_finished import same_weights
 
 logger = logging.getLogger("keras_vit")
 

@@ -18,9 +18,10 @@ from ml_collections import ConfigDict
 
 import keras_vit
 from keras_vit.initializers import he_uniform
-from keras_vit.training.errors import UsageError, damage_named
-from keras_vit.training.io.remote_stores import local_file
 from keras_vit.unpacking import saved_config
+
+from ..errors import UsageError, damage_named
+from ..io.remote_stores import local_file
 
 _ENCODER_BLOCK = re.compile(r"encoder_block_\d+")
 _RESNET_UNIT = re.compile(r"block\d+_unit\d+")

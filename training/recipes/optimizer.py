@@ -8,8 +8,9 @@ import keras
 from ml_collections import ConfigDict
 
 from keras_vit.optimizers import OPTIMIZERS, WarmupDecay
-from keras_vit.training.config import default_config
-from keras_vit.training.recipes.model_freezing_and_layer_decay import first_steps, rate_factors
+
+from ..config import default_config
+from .model_freezing_and_layer_decay import first_steps, rate_factors
 
 DEFAULTS: dict[str, Any] = default_config().optimizer.to_dict() | {
     "ema_decay": default_config().ema_decay

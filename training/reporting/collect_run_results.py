@@ -6,17 +6,17 @@ import pathlib
 
 import numpy as np
 
-from keras_vit.training.data import Dataset, open_data_of_run
-from keras_vit.training.data.splits import HELD_OUT_FIFTH
-from keras_vit.training.data.unreadable_examples import counter_for
-from keras_vit.training.errors import damage_named
-from keras_vit.training.evaluators.classification import class_order, sign_of
-from keras_vit.training.evaluators.features_and_logits import rollout_of
-from keras_vit.training.evaluators.load_keras_model import load_model, read_run_config
-from keras_vit.training.io.atomic import atomic_file, write_text
-from keras_vit.training.io.progress_bar import track
-from keras_vit.training.reporting.html_of_charts_and_tables import report_html
-from keras_vit.training.reporting.metrics_csv import read_metrics
+from ..data import Dataset, open_data_of_run
+from ..data.splits import HELD_OUT_FIFTH
+from ..data.unreadable_examples import counter_for
+from ..errors import damage_named
+from ..evaluators.classification import class_order, sign_of
+from ..evaluators.features_and_logits import rollout_of
+from ..evaluators.load_keras_model import load_model, read_run_config
+from ..io.atomic import atomic_file, write_text
+from ..io.progress_bar import track
+from .html_of_charts_and_tables import report_html
+from .metrics_csv import read_metrics
 
 # Enough for a picture; accuracies come from `metrics.csv`, where every image counts.
 MAX_IMAGES = 2000

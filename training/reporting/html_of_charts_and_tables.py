@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from keras_vit.training.evaluators.classification import per_class
-from keras_vit.training.prediction.predict_folders_and_shards import Prediction
+from ..evaluators.classification import per_class
+from ..prediction.predict_folders_and_shards import Prediction
 
 PHOTO_SIDE = 224
 # Blue for what was trained on, orange for what was held out: apart for every kind of color vision.
@@ -135,7 +135,7 @@ def report_html(
 def _curves(series):
     import matplotlib
 
-    from keras_vit.training.reporting.matplotlib_figures import new_figure
+    from .matplotlib_figures import new_figure
 
     drawn = []
     settings = {"svg.fonttype": "none", "svg.hashsalt": "report", "font.size": 10}

@@ -8,9 +8,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from keras_vit import analysis
-from keras_vit.training.io.atomic import atomic_file, write_text
-from keras_vit.training.io.image_listing import spread
-from keras_vit.training.io.printed_table import Table
+
+from ..io.atomic import atomic_file, write_text
+from ..io.image_listing import spread
+from ..io.printed_table import Table
 
 
 def new_figure(panels: int = 1, width: float = 4.6) -> tuple[Figure, np.ndarray]:

@@ -4,7 +4,7 @@ import csv
 import io
 import os
 
-from keras_vit.training.io.paths import any_path
+from ..io.paths import any_path
 
 
 def metric_rows(path: str | os.PathLike) -> list[dict[str, str]]:

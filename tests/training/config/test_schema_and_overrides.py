@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict, FrozenConfigDict, config_dict
 
+from keras_vit import losses, optimizers
 from keras_vit.training.config import schema
 from keras_vit.training.config.overrides import load_config, override
 from keras_vit.training.configs import parse_argument, parse_options
 from keras_vit.training.errors import UsageError
-from keras_vit import losses, optimizers
 from keras_vit.training.recipes.model_freezing_and_layer_decay import build_model
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_vit.losses import build_loss
 from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training.config import schema
 from keras_vit.training.data.opened_dataset import RunData
@@ -12,7 +13,6 @@ from keras_vit.training.evaluators import classification
 from keras_vit.training.evaluators.base import create_evaluators
 from keras_vit.training.evaluators.classification import counted_sums
 from keras_vit.training.evaluators.few_shot import open_task
-from keras_vit.losses import build_loss
 
 
 def one_hot(labels, classes):

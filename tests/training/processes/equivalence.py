@@ -10,9 +10,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.losses import build_loss
 from keras_vit.training.evaluators import classification
 from keras_vit.training.recipes import model_freezing_and_layer_decay as recipes
-from keras_vit.losses import build_loss
 from tests.tiny_vit import tiny_vit
 from tests.training import small_engine
 from tests.training.small_engine import random_batches

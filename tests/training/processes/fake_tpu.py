@@ -14,9 +14,9 @@ import tensorflow as tf
 from tensorflow.python.client import session
 from tensorflow.python.tpu import tpu_system_metadata
 
+from keras_vit.losses import build_loss
 from keras_vit.training.engine import tensorflow
 from keras_vit.training.evaluators import classification
-from keras_vit.losses import build_loss
 from tests.tiny_vit import tiny_vit
 from tests.training.small_engine import give_tensorflow_two_devices, random_batches, small_engine
 

@@ -1,6 +1,6 @@
 """Preprocessing. A text may name the operations of the files that are imported here."""
 
-from keras_vit.training.data.preprocessing import (  # noqa: F401
+from . import (  # noqa: F401
     decoding,
     flips_labels_and_mixup,
     randaugment,

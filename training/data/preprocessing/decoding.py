@@ -12,9 +12,10 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.prepare_photos import MAX_PIXELS
-from keras_vit.training.data.preprocessing.parse_operations import operation
-from keras_vit.training.data.preprocessing.resizing_and_cropping import cut
-from keras_vit.training.data.traced_functions import require, traced_once
+
+from ..traced_functions import require, traced_once
+from .parse_operations import operation
+from .resizing_and_cropping import cut
 
 # Cameras, phones and editors write EXIF into a segment near the beginning, in a PNG after the color
 # profile. In it stands a count, then fields of 12 bytes. Field 0x112, one number of 16 bits, is the

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from keras_vit.training.data.preprocessing.parse_operations import operation
+from .parse_operations import operation
 
 
 @operation("flip_lr")

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.training.data.preprocessing.parse_operations import (
+from ...errors import first_line
+from ..traced_functions import as_it_stands
+from .parse_operations import (
     MAX_OPERATIONS,
     Operation,
     operation_seed,
     parse,
 )
-from keras_vit.training.data.traced_functions import as_it_stands
-from keras_vit.training.errors import first_line
 
 # Operations that round pixels to bytes.
 _TO_BYTES = dict.fromkeys(

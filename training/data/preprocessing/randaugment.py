@@ -18,8 +18,8 @@ from functools import partial
 
 import tensorflow as tf
 
-from keras_vit.training.data.augreg_strengths import STRENGTHS
-from keras_vit.training.data.preprocessing.parse_operations import operation
+from ..augreg_strengths import STRENGTHS
+from .parse_operations import operation
 
 _GRAY = 128
 

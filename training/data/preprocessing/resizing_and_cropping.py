@@ -10,8 +10,9 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from keras_vit.prepare_photos import MAX_PIXELS
-from keras_vit.training.data.preprocessing.parse_operations import operation
-from keras_vit.training.data.traced_functions import require
+
+from ..traced_functions import require
+from .parse_operations import operation
 
 
 class Resizing(NamedTuple):

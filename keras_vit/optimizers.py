@@ -166,6 +166,7 @@ class Optimizer(keras.optimizers.Optimizer):
     def apply(
         self, grads: Sequence[Tensor], trainable_variables: Sequence[keras.Variable] | None = None
     ) -> None:
+        """Does what Keras's optimizers do; gradients are summed over replicas, then clipped."""
         if not len(grads) or not (self.built or trainable_variables):
             return super().apply(grads)  # Does nothing, or refuses.
         self.build(trainable_variables or [])
@@ -234,6 +235,7 @@ class Optimizer(keras.optimizers.Optimizer):
         return norm
 
     def finalize_variable_values(self, var_list: Sequence[keras.Variable]) -> None:
+        """Gives the weights their averages, if there are any, at the end of `fit`."""
         for variable, average in self._averaged():
             if any(variable is each for each in var_list):
                 variable.assign(ops.copy(average))

@@ -1,6 +1,8 @@
 import importlib
+import os
 import re
 import runpy
+import subprocess
 import sys
 from unittest import mock
 
@@ -8,7 +10,8 @@ import pytest
 
 from benchmarks.libraries import LIBRARIES
 from keras_vit import training
-from keras_vit.installation import __version__, runs_command, warn_of_namesake
+from keras_vit.installation import __version__, warn_of_namesake
+from keras_vit.lazy_imports import runs_command
 from tests.other_environments import ROOT
 from tests.tiny_vit import tiny_vit
 
@@ -55,6 +58,26 @@ def test_commands_alone_import_names_when_asked(words, is_command, users_folder,
     assert runs_command() == is_command
     monkeypatch.chdir(users_folder)  # where `training` is a package of the user's
     assert runs_command() == (is_command and "training" not in words)
+
+
+def test_folders_of_a_clone_are_doors_to_the_one_package():
+    code = """
+import export, training, keras_vit
+import keras_vit.export, keras_vit.training.data
+assert training is keras_vit.training and export is keras_vit.export
+from training import data
+assert data is keras_vit.training.data and training.train is keras_vit.training.train
+try:
+    import training.data.splits
+except ImportError as error:
+    print(error)"""
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert not found.returncode, found.stderr[-2000:]
+    expected = "Expected: import keras_vit.training.data. Received: import training.data.\n"
+    assert found.stdout == expected
 
 
 @pytest.mark.long

@@ -15,9 +15,9 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from ..config import default_config
-from ..paper_tables import TABLE_8
-from . import pretrain
+from keras_vit.training.config import default_config
+from keras_vit.training.configs import pretrain
+from keras_vit.training.paper_tables import TABLE_8
 
 SCALES = ("small", "paper")
 

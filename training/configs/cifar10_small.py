@@ -7,7 +7,7 @@ augmentation the usual one of images this small.
 
 from ml_collections import ConfigDict
 
-from ..config import default_config
+from keras_vit.training.config import default_config
 
 
 def get_config(arg: str = "3000") -> ConfigDict:

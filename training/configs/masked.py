@@ -15,9 +15,9 @@ Fine-tune what comes out like any checkpoint:
 
 from ml_collections import ConfigDict
 
-from ..config import default_config
-from . import parse_argument
-from .ablation import SMALL_MODEL
+from keras_vit.training.config import default_config
+from keras_vit.training.configs import parse_argument
+from keras_vit.training.configs.ablation import SMALL_MODEL
 
 STEPS = 1_000_000
 BATCH = 4096

@@ -21,12 +21,11 @@ Everything else is overridden as usual, for example `--config.batch_size=16`.
 from ml_collections import ConfigDict
 
 from keras_vit.checkpoints.list_of_published_weights import published
-
-from .. import paper_tables
-from ..config import default_config
-from ..data.splits import HELD_OUT_FIFTH
-from ..io.paths import absolute_path, read_path
-from . import finetune, parse_options
+from keras_vit.training import paper_tables
+from keras_vit.training.config import default_config
+from keras_vit.training.configs import finetune, parse_options
+from keras_vit.training.data.splits import HELD_OUT_FIFTH
+from keras_vit.training.io.paths import absolute_path, read_path
 
 HELD_OUT = ("test", "validation", "valid", "val", "dev")
 # For batches of 32, of the rates that the paper's sweeps try.

@@ -19,11 +19,10 @@ does not fit, `--config.accumulation_steps=8` computes the same in parts.
 from ml_collections import ConfigDict
 
 from keras_vit import variants
-
-from .. import paper_tables
-from ..config import default_config
-from ..data import augreg_strengths
-from . import parse_argument
+from keras_vit.training import paper_tables
+from keras_vit.training.config import default_config
+from keras_vit.training.configs import parse_argument
+from keras_vit.training.data import augreg_strengths
 
 _SPLITS = {
     "imagenet2012": ("train", "validation"),

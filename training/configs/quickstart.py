@@ -7,7 +7,7 @@ set learns from faster than from learned ones (appendix D.3); smoothed labels, f
 
 from ml_collections import ConfigDict
 
-from ..config import default_config
+from keras_vit.training.config import default_config
 
 
 def get_config() -> ConfigDict:

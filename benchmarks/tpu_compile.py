@@ -163,6 +163,7 @@ def _compile_tensorflow(model, topology, images):
     from keras_vit.losses import build_loss
     from keras_vit.training.config import schema
     from keras_vit.training.engine.tensorflow import TensorFlowEngine
+    from keras_vit.training.engine.update import supervised
     from keras_vit.training.recipes.optimizer import build_optimizer
 
     replicas = _chips(topology)
@@ -182,10 +183,15 @@ def _compile_tensorflow(model, topology, images):
     optimizer = build_optimizer(OPTIMIZER)
     config = {"dataset": "none", "batch_size": images * replicas, "total_steps": 1}
     engine = Replica(schema.complete(config))
-    engine.build(lambda: built, lambda _: optimizer, build_loss("softmax"), lambda images: images)
-    batch = tf.zeros((images, *built.input_shape[1:])), tf.zeros((images, 1000))
+    engine.build(
+        lambda: built,
+        lambda _: optimizer,
+        lambda _: supervised(build_loss("softmax")),
+        lambda images: images,
+    )
+    batch = {"image": tf.zeros((images, *built.input_shape[1:])), "label": tf.zeros((images, 1000))}
     update = tf.function(engine.replica_update, jit_compile=True)
-    compiler_ir = update.experimental_get_compiler_ir(*batch, tf.zeros([2]))
+    compiler_ir = update.experimental_get_compiler_ir(batch, tf.zeros([2]))
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "step.stablehlo"
         file.write_bytes(compiler_ir(stage="stablehlo_serialized"))

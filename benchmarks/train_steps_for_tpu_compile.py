@@ -29,7 +29,7 @@ from keras_vit.training.engine.jax import (
     replicated,
     state_sharding,
 )
-from keras_vit.training.engine.step import Totals
+from keras_vit.training.engine.update import Totals, supervised
 from keras_vit.training.recipes.optimizer import build_optimizer
 from keras_vit.variants import arguments_of
 
@@ -67,7 +67,12 @@ def lower(
     config = {"strategy": "sharded", "dataset": "none", "batch_size": batch_size, "total_steps": 1}
     config["accumulation_steps"] = accumulation_steps
     engine = _Unplaced(schema.complete(config), grid)
-    engine.build(lambda: model, lambda _: optimizer, build_loss("softmax"), lambda images: images)
+    engine.build(
+        lambda: model,
+        lambda _: optimizer,
+        lambda _: supervised(build_loss("softmax")),
+        lambda images: images,
+    )
     state = [
         _array(variable.shape, variable.dtype, state_sharding(grid, variable.shape))
         for variable in engine.trained

@@ -5,6 +5,7 @@ import tensorflow as tf
 from keras_vit.losses import build_loss
 from keras_vit.training.config import schema
 from keras_vit.training.engine import create_engine
+from keras_vit.training.engine.update import supervised
 from keras_vit.training.recipes.optimizer import optimizer_of
 
 
@@ -25,7 +26,7 @@ def small_engine(make_model, prepare_images=lambda images: images, **changes):
     engine.build(
         lambda: make_model(config),
         lambda model: optimizer_of(config, model),
-        build_loss(config.loss, config.label_smoothing),
+        lambda _: supervised(build_loss(config.loss, config.label_smoothing)),
         prepare_images,
     )
     return engine

@@ -22,7 +22,16 @@ from keras_vit.type_hints import Tensor
 from ..errors import TrainingError, UsageError, first_line
 from . import checkpoints
 from .checkpoints import Checkpoints, Shards
-from .step import BatchSums, PrepareImages, Report, StepMixin, Totals
+from .update import (
+    BatchSums,
+    Differentiation,
+    Objective,
+    PrepareImages,
+    Report,
+    Totals,
+    Update,
+    prepared,
+)
 from .worker_watch import SECONDS_TO_NAME_THE_LOST, Watch
 
 # (num_input_pipelines, input_pipeline_id) -> `tf.data.Dataset` of batches with static shapes.
@@ -31,7 +40,7 @@ from .worker_watch import SECONDS_TO_NAME_THE_LOST, Watch
 MakeDataset = Callable[[int, int], Any]
 
 
-class Engine(StepMixin):
+class Engine(Differentiation, abc.ABC):
     """Runs the updates of one model, in one process or in several that act together.
 
     The trainer calls, in this order: the constructor, `build`, `restore`, `make_batches`, then
@@ -48,6 +57,7 @@ class Engine(StepMixin):
         part, parts: number of this process among those that write states, None if it writes
             nothing, and how many do. The first, the chief, is the first of `gather`.
         runtime_errors: exceptions that the backend's runtime and its input raise when they fail.
+        update: from `build` on.
         model: the `keras.Model`, from `build` on. Its variables hold the weights of the last
             update only within `averaged_weights`; elsewhere they may be stale.
         optimizer: of the model, as stale as that.
@@ -95,7 +105,7 @@ class Engine(StepMixin):
         self,
         make_model: Callable[[], keras.Model],
         make_optimizer: Callable[[keras.Model], keras.optimizers.Optimizer],
-        loss: keras.losses.Loss,
+        make_objective: Callable[[keras.Model], Objective],
         prepare_images: PrepareImages,
     ) -> None:
         """Makes the model and its optimizer in their place and prepares the update.
@@ -105,7 +115,7 @@ class Engine(StepMixin):
                 seed is set before.
             make_optimizer: an optimizer of `keras_vit.optimizers` for the
                 model, not built.
-            loss: of `keras_vit.losses`.
+            make_objective: what the updates of the model minimize.
             prepare_images: applied to the images of training.
 
         Raises:
@@ -116,10 +126,11 @@ class Engine(StepMixin):
             self.model = make_model()
             self.optimizer = make_optimizer(self.model)
             self.optimizer.build(self.model.trainable_variables)
-        self.loss, self.prepare_images = loss, prepare_images
-        self._find_variables()
+            objective = make_objective(self.model)
+        parts = self.model, self.optimizer, objective, prepare_images
+        self.update = Update(self.config, *parts, backend=self)
         self._compile()
-        paths = [each.path for each in self.weights]
+        paths = [each.path for each in self.update.weights]
         if twice := [path for path in paths if paths.count(path) > 1]:
             raise ValueError(
                 f"Expected every weight to have a path of its own. Received two of {twice[0]}: "
@@ -207,7 +218,7 @@ class Engine(StepMixin):
     def _variables(self) -> dict[str, keras.Variable]:
         """Returns the variables of a state by their names in it."""
         return {
-            **{each.path: each for each in self.weights},
+            **{each.path: each for each in self.update.weights},
             **{f"optimizer/{each.name}": each for each in self.optimizer.variables},
         }
 
@@ -276,16 +287,15 @@ class Engine(StepMixin):
         within `averaged_weights` the averages.
 
         Args:
-            batch_sums: written with `keras.ops`; compiled, and called with the float32 logits of
-                a batch (or of a device's part of it) and the rest of that batch.
+            batch_sums: written with `keras.ops`; compiled, and called with the model and a batch
+                (or a device's part of it) of prepared images.
             make_dataset: of batches with an `image`; rows that only pad the last batch are for
                 `batch_sums` to leave out. Every process gets equally many batches.
             prepare_images: applied to the images.
         """
 
         def of_batch(batch):
-            logits = self.model(prepare_images(batch["image"]), training=False)
-            return batch_sums(ops.cast(logits, "float32"), batch)
+            return batch_sums(self.model, prepared(batch, prepare_images))
 
         function, dataset = self._compile_sums(of_batch), self._distribute(make_dataset)
 

@@ -26,7 +26,7 @@ from ..errors import Disagreement, Diverged, Interrupted, UsageError
 from . import jax_processes
 from .checkpoints import Shards
 from .engine_interface import Engine, MakeDataset
-from .step import Totals, is_seed
+from .update import Totals, is_seed
 
 # Updates that the host may be ahead of the devices, and batches that wait there.
 _AHEAD = 2
@@ -216,9 +216,9 @@ class JaxEngine(Engine):
         return jax.default_device(host)
 
     def _compile(self) -> None:
-        count = len(self.model.trainable_variables)
-        self.trained = [*self.weights[:count], *self.optimizer.variables]
-        self.fixed = self.weights[count:]
+        count, weights = len(self.model.trainable_variables), self.update.weights
+        self.trained = [*weights[:count], *self.optimizer.variables]
+        self.fixed = [*weights[count:], *self.update.objective.variables]
         self._layout, self._gather = ActivationLayout(self.mesh), gather_on(self.mesh)
         whole = replicated(self.mesh)
         shardings = [state_sharding(self.mesh, each.shape) for each in self.trained]
@@ -236,7 +236,7 @@ class JaxEngine(Engine):
 
     def _place(self):
         """Lays out the state, which was made on the host."""
-        for variable in (*self.weights, *self.optimizer.variables):
+        for variable in (*self.trained, *self.fixed):
             self._assign(variable, np.asarray(variable.value).__getitem__)
 
     @contextlib.contextmanager
@@ -264,7 +264,7 @@ class JaxEngine(Engine):
     ) -> list[Tensor]:
         variables = self.model.trainable_variables
         others = [(variable, variable.value) for variable in self.fixed]
-        others += zip(self.generators, states, strict=True)
+        others += zip(self.update.generators, states, strict=True)
 
         def of_weights(weights):
             values = [*zip(variables, weights, strict=True), *others]
@@ -281,7 +281,8 @@ class JaxEngine(Engine):
         """
         values = [*zip(self.trained, state, strict=True), *zip(self.fixed, frozen, strict=True)]
         with keras.StatelessScope(state_mapping=values) as scope:
-            totals = self.update(batch["image"], batch["label"], requests, totals, 0)
+            share = self.update.share(batch, self.optimizer.iterations, 0)
+            totals = self.update.apply(share, requests, totals)
         return [scope.get_current_value(variable) for variable in self.trained], totals
 
     def _run(self, batches: Any, count: int, requests: np.ndarray) -> Totals:
@@ -323,20 +324,24 @@ class JaxEngine(Engine):
 
     def _compile_sums(self, of_batch: Callable[[Any], Tensor]) -> Callable[[Any], Tensor]:
         # Without dropout any state of the generators will do.
-        seeds = [(each, np.asarray(each.value)) for each in self.generators]
+        seeds = [(each, np.asarray(each.value)) for each in self.update.generators]
+        variables = [*self.update.weights, *self.update.objective.variables]
 
         def of_arrays(weights, batch):
-            with self._whole_weights([*zip(self.weights, weights, strict=True), *seeds]):
+            with self._whole_weights([*zip(variables, weights, strict=True), *seeds]):
                 return of_batch(batch)
 
         function = jax.jit(of_arrays, out_shardings=replicated(self.mesh))
-        return lambda batch: function(
-            self._evaluated or [each.value for each in self.weights], batch
-        )
+
+        def of_batches(batch):
+            values = [each.value for each in variables]
+            return function(self._evaluated + values[len(self._evaluated) :], batch)
+
+        return of_batches
 
     @contextlib.contextmanager
     def averaged_weights(self) -> Iterator[keras.Model]:
-        variables = self.weights
+        variables = self.update.weights
         before = [variable.value for variable in variables]
         averages = [variable.value for variable in self.optimizer.averages]
         # Evaluation goes on with what is divided.

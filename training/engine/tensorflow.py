@@ -21,7 +21,7 @@ from keras_vit.type_hints import Tensor
 from ..errors import UsageError, first_line
 from .checkpoints import Shards, whole
 from .engine_interface import Engine, MakeDataset, gather_text
-from .step import Totals
+from .update import Batch, Totals
 from .worker_watch import Watch
 
 logger = logging.getLogger("keras_vit")
@@ -68,7 +68,7 @@ class TensorFlowEngine(Engine):
                 tf.Variable(tf.zeros([4]), trainable=False),
                 tf.Variable(-1, dtype=tf.int64, trainable=False),
             )
-        self._update = self.replica_update
+        self._share, self._update = self.update.share, self.replica_update
         with_xla = compiles(self.config)
         if with_xla and self.is_chief:
             logger.info("XLA compiles the step: config.jit_compile=%s", self.config.jit_compile)
@@ -79,7 +79,7 @@ class TensorFlowEngine(Engine):
             # everything up to the all-reduce, which is nearly all of the work.
             several = isinstance(self.strategy, tf.distribute.MultiWorkerMirroredStrategy)
             if several or self.strategy.num_replicas_in_sync > 1:
-                self.share = compiled(self.share)  # type: ignore[method-assign]
+                self._share = compiled(self._share)
             else:
                 self._update = compiled(self.replica_update)
         self.function = tf.function(self._run_updates, reduce_retracing=True, autograph=False)
@@ -96,7 +96,7 @@ class TensorFlowEngine(Engine):
         variables = [variable.value for variable in self.model.trainable_variables]
         with (
             tf.GradientTape() as tape,
-            keras.StatelessScope(list(zip(self.generators, seeds, strict=True))),
+            keras.StatelessScope(list(zip(self.update.generators, seeds, strict=True))),
         ):
             value = loss()
         zero = tf.UnconnectedGradients.ZERO
@@ -110,11 +110,12 @@ class TensorFlowEngine(Engine):
         # In one go.
         return context.all_reduce(tf.distribute.ReduceOp.SUM, arrays)
 
-    def replica_update(self, images: Tensor, labels: Tensor, requests: Tensor) -> None:
+    def replica_update(self, batch: Batch, requests: Tensor) -> None:
         """One update, in replica context."""
         replica = tf.cast(tf.distribute.get_replica_context().replica_id_in_sync_group, tf.int32)
         before = Totals(*(total.read_value() for total in self._totals))
-        after = self.update(images, labels, requests, before, replica)
+        number = tf.cast(self.optimizer.iterations, tf.int64)
+        after = self.update.apply(self._share(batch, number, replica), requests, before)
         for total, value in zip(self._totals, after, strict=True):
             total.assign(value)
 
@@ -125,7 +126,7 @@ class TensorFlowEngine(Engine):
 
         def one(number):
             batch = next(batches)
-            self.strategy.run(self._update, (batch["image"], batch["label"], requests))
+            self.strategy.run(self._update, (batch, requests))
             return (number + 1,)
 
         tf.while_loop(lambda number: number < count, one, (0,))

@@ -19,6 +19,7 @@ from keras_vit.type_hints import Tensor
 
 from ..data.opened_dataset import RunData
 from ..engine.engine_interface import Engine
+from ..engine.update import BatchSums
 from ..errors import UsageError
 from ..io.printed_table import Table
 from .features_and_logits import inference_function
@@ -53,6 +54,16 @@ def counted_sums(logits: Tensor, labels: Tensor, mask: Tensor, loss: keras.losse
     )
 
 
+def batch_sums(loss: keras.losses.Loss) -> BatchSums:
+    """Returns the function from a model and a batch to its `counted_sums`."""
+
+    def of_batch(model, batch):
+        logits = ops.cast(model(batch["image"], training=False), "float32")
+        return counted_sums(logits, batch["label"], batch["mask"], loss)
+
+    return of_batch
+
+
 def means(sums: Iterable[float]) -> dict[str, float | int]:
     """Returns `{"loss", "top1", "top5", "count"}` of the sums of `counted_sums` over a split.
 
@@ -82,11 +93,8 @@ class ClassificationEvaluator:
     def __init__(self, every_steps: int, engine: Engine, loss: keras.losses.Loss, data: RunData):
         self.every_steps = every_steps
 
-        def batch_sums(logits, batch):
-            return counted_sums(logits, batch["label"], batch["mask"], loss)
-
         self._split_sums = engine.make_split_sums(
-            batch_sums, data.eval_batches, data.eval_preprocess.on_device
+            batch_sums(loss), data.eval_batches, data.eval_preprocess.on_device
         )
 
     def run(self, model: keras.Model) -> Iterator[tuple[str, float]]:

@@ -16,7 +16,7 @@ from ..data import Dataset, fingerprint
 from ..data.opened_dataset import RunData, warn_of_trained
 from ..engine import create_engine
 from ..engine.engine_interface import Engine
-from ..engine.step import Report
+from ..engine.update import Report, supervised
 from ..errors import Diverged, Interrupted, TrainingError, UsageError
 from ..evaluators.base import Evaluator, create_evaluators
 from ..evaluators.few_shot import open_task
@@ -110,7 +110,7 @@ class _Run:
         engine.build(
             lambda: build_model(config, data.dataset.num_classes, data.dataset.class_names),
             lambda model: optimizer_of(config, model),
-            loss,
+            lambda _: supervised(loss),
             data.preprocess.on_device,
         )
         data.check(engine.model)

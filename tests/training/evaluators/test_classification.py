@@ -161,8 +161,11 @@ def test_the_evaluators_of_a_config_name_what_they_yield(digits, data_dir):
         "mask": np.array([1, 1, 1, 0], np.float32),
     }
 
+    def identity(images, training):
+        return images
+
     def make_split_sums(batch_sums, make_dataset, prepare_images=None):
-        return lambda: np.asarray(batch_sums(batch["image"], batch), np.float64)
+        return lambda: np.asarray(batch_sums(identity, batch), np.float64)
 
     # Over a split of one batch, with the identity as the model.
     engine, loss = types.SimpleNamespace(make_split_sums=make_split_sums), build_loss("softmax")

@@ -70,11 +70,7 @@ def run(case, place, processes):
     engine = make_engine(case, place, processes)
     batches = engine.make_batches(lambda *worker: dataset(*worker).repeat())
     losses = [engine.train(batches, 2).loss for _ in range(STEPS // 2)]
-    loss = build_loss("softmax")
-
-    def batch_sums(logits, batch):
-        return classification.counted_sums(logits, batch["label"], batch["mask"], loss)
-
+    batch_sums = classification.batch_sums(build_loss("softmax"))
     split_sums = engine.make_split_sums(batch_sums, dataset, lambda images: images)
     with engine.averaged_weights():
         evaluation = classification.means(split_sums())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_vit.training.engine.step import generator_states
+from keras_vit.training.engine.update import generator_states
 from tests.tiny_vit import tiny_vit
 from tests.training.small_engine import random_batches, small_engine
 
@@ -41,10 +41,10 @@ def assert_same_weights(one, other, atol=0.0):
 
 def test_number_of_steps_per_call_changes_nothing():
     together, apart = make(dropout=0.2), make(dropout=0.2)
-    before = [state.numpy() for state in together.generators]
+    before = [state.numpy() for state in together.update.generators]
     together.train(batches(), 6)
     # Dropout leaves the state of the layers alone.
-    np.testing.assert_array_equal([state.numpy() for state in together.generators], before)
+    np.testing.assert_array_equal([state.numpy() for state in together.update.generators], before)
     data = batches()
     for count in (1, 3, 2):
         apart.train(data, count)
@@ -54,8 +54,8 @@ def test_number_of_steps_per_call_changes_nothing():
 def test_whole_step_compiles_with_static_shapes(losses):
     np.testing.assert_allclose(losses_of(make(jit_compile="on")), losses, atol=1e-5)
     compiled = make(dropout=0.3, jit_compile="on", accumulation_steps=2)
-    image, label = (tf.constant(DATA[name][0]) for name in ("image", "label"))
-    hlo = compiled._update.experimental_get_compiler_ir(image, label, tf.zeros([2]))("hlo")
+    batch = {name: tf.constant(each[0]) for name, each in DATA.items()}
+    hlo = compiled._update.experimental_get_compiler_ir(batch, tf.zeros([2]))("hlo")
     assert f"f32[{BATCH},16,16,3]" in hlo and f"f32[{BATCH // 2},16,16,3]" in hlo
     # XLA writes a bounded dynamic size as <=n and a call out of the program as custom-call.
     assert not re.search(r"\[[\d,]*<=\d", hlo)
@@ -76,11 +76,11 @@ def test_generator_states_are_functions_of_seed_update_and_generator():
     np.testing.assert_array_equal(states[1], generator_states(*arguments[1]))
     # Replicas and micro-batches draw their own.
     steps = make(dropout=0.3, accumulation_steps=2)
-    states = generator_states(0, tf.constant(0), len(steps.generators))
+    states = generator_states(0, tf.constant(0), len(steps.update.generators))
     drawn = []
 
     def loss():
-        drawn.append([tuple(each.value.numpy()) for each in steps.generators])
+        drawn.append([tuple(each.value.numpy()) for each in steps.update.generators])
         return tf.reduce_sum(steps.model.trainable_variables[0].value)
 
     for replica, index in itertools.product(range(3), range(2)):

@@ -1,8 +1,9 @@
-"""The arithmetic of an update, the same on every backend."""
+"""One update: its arithmetic, the same on every backend."""
 
 import abc
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import keras
 from keras import ops
@@ -10,11 +11,36 @@ from ml_collections import ConfigDict
 
 from keras_vit.type_hints import Tensor
 
-# Applied to a batch of images on the device, before the model.
+# {"image": (examples, height, width, channels), "label": (examples, classes), …}
+Batch = Mapping[str, Tensor]
+
+# Applied to the images of a batch on the device, before the model.
 PrepareImages = Callable[[Tensor], Tensor]
 
-# (float32 logits, batch) -> float32 vector, the sum of something over the batch's examples.
-BatchSums = Callable[[Tensor, Mapping[str, Tensor]], Tensor]
+# (model, batch of prepared images) -> float32 vector, the sums of something over the examples.
+BatchSums = Callable[[keras.Model, Batch], Tensor]
+
+
+class Objective(NamedTuple):
+    """What updates minimize.
+
+    Attributes:
+        losses: (model, batch of prepared images) -> (examples,) float32, in training.
+        variables: those that `losses` reads beside the model's, such as a teacher's weights. They
+            are placed like the model's, do not train, and stand in no checkpoint.
+    """
+
+    losses: Callable[[keras.Model, Batch], Tensor]
+    variables: Sequence[keras.Variable] = ()
+
+
+def supervised(loss: keras.losses.Loss) -> Objective:
+    """Returns the objective of a loss of `keras_vit.losses` by the labels."""
+
+    def losses(model, batch):
+        return loss.call(batch["label"], model(batch["image"], training=True))
+
+    return Objective(losses)
 
 
 class Report(NamedTuple):
@@ -50,30 +76,8 @@ class Totals(NamedTuple):
         return Report(loss / count, norm / count, save > 0, stop > 0, int(self.bad_step))
 
 
-class StepMixin(abc.ABC):
-    """The update of an engine: `loss / batch_size` summed over a batch, clipped, applied.
-
-    The gradients of all devices and micro-batches are summed before they are clipped, so that any
-    number of them computes what one does. Dropout is a function of (seed, update, position in the
-    batch).
-
-    Attributes:
-        weights: variables of the model, those that train first.
-        generators: states of its seed generators.
-    """
-
-    config: ConfigDict
-    model: keras.Model
-    optimizer: keras.optimizers.Optimizer
-    loss: keras.losses.Loss
-    prepare_images: PrepareImages
-    weights: list[keras.Variable]
-    generators: list[keras.Variable]
-
-    def _find_variables(self) -> None:
-        variables = self.model.non_trainable_variables
-        self.weights = [*self.model.trainable_variables, *_frozen_weights(self.model)]
-        self.generators = [variable for variable in variables if is_seed(variable)]
+class Differentiation(Protocol):
+    """What an update asks of the backend that runs it."""
 
     @abc.abstractmethod
     def micro_batch(self, array: Tensor, index: Tensor) -> Tensor:
@@ -87,7 +91,7 @@ class StepMixin(abc.ABC):
 
         Args:
             loss: of a micro-batch; reads the model's variables.
-            states: of `generators`, for the whole batch.
+            states: of the seed generators, for the whole batch.
             replica, index: numbers of the replica and of its micro-batch.
         """
 
@@ -95,61 +99,88 @@ class StepMixin(abc.ABC):
         """Returns the sums of each replica's arrays, where each has its own."""
         return arrays
 
-    def share(
-        self, images: Tensor, labels: Tensor, update: Tensor, replica: Tensor
-    ) -> list[Tensor]:
+
+@dataclasses.dataclass(eq=False)
+class Update:
+    """An update: the losses of a batch are averaged, differentiated, clipped, applied.
+
+    The gradients of all devices and micro-batches are summed before they are clipped, so that any
+    number of them computes what one does. Dropout is a function of (seed, update, position in the
+    batch).
+
+    Attributes:
+        config: a complete config.
+        weights: variables of the model, those that train first.
+        generators: states of its seed generators.
+    """
+
+    config: ConfigDict
+    model: keras.Model
+    optimizer: keras.optimizers.Optimizer
+    objective: Objective
+    prepare_images: PrepareImages
+    backend: Differentiation
+
+    def __post_init__(self) -> None:
+        others = self.model.non_trainable_variables
+        self.weights = [*self.model.trainable_variables, *_frozen_weights(self.model)]
+        self.generators = [variable for variable in others if is_seed(variable)]
+
+    def share(self, batch: Batch, number: Tensor, replica: Tensor) -> list[Tensor]:
         """Returns this replica's share of the loss and of its gradients, summed over micro-batches.
 
         Args:
-            images: (examples, height, width, channels).
-            labels: (examples, classes).
-            update: integer scalar, number of the update.
+            batch: of this replica.
+            number: integer scalar, of the update.
             replica: int32 scalar, number of the replica.
         """
         count = self.config.accumulation_steps
-        states = generator_states(self.config.seed, update, len(self.generators))
+        states = generator_states(self.config.seed, number, len(self.generators))
 
-        def part(index):
-            own_images, own_labels = images, labels
+        def of_micro_batch(index):
+            part = batch
             if count > 1:
-                own_images, own_labels = (self.micro_batch(a, index) for a in (images, labels))
+                part = {key: self.backend.micro_batch(each, index) for key, each in batch.items()}
 
             def loss():
-                logits = self.model(self.prepare_images(own_images), training=True)
-                return ops.sum(self.loss.call(own_labels, logits)) / self.config.batch_size
+                losses = self.objective.losses(self.model, prepared(part, self.prepare_images))
+                return ops.sum(losses) / self.config.batch_size
 
-            return self.differentiate(loss, states, replica, index)
+            return self.backend.differentiate(loss, states, replica, index)
 
         if count == 1:
-            return part(0)
+            return of_micro_batch(0)
         zeros = [ops.zeros(each.shape, each.dtype) for each in self.model.trainable_variables]
 
         def add(index, sums):
-            return [a + b for a, b in zip(sums, part(index), strict=True)]
+            return [a + b for a, b in zip(sums, of_micro_batch(index), strict=True)]
 
         return ops.fori_loop(0, count, add, [ops.zeros((), "float32"), *zeros])
 
-    def update(
-        self, images: Tensor, labels: Tensor, requests: Tensor, totals: Totals, replica: Tensor
-    ) -> Totals:
-        """Changes weights and optimizer by one update, and returns the totals after it.
+    def apply(self, share: Sequence[Tensor], requests: Tensor, totals: Totals) -> Totals:
+        """Changes weights and optimizer by the shares of all replicas; returns the totals then.
 
         Args:
-            images, labels, replica: of `share`.
+            share: of this replica, as `share` returns it.
             requests: float32 (2,), of this replica: to save, to stop.
             totals: of the call so far.
         """
-        update = ops.cast(self.optimizer.iterations, totals.bad_step.dtype)
-        loss, *gradients = self.share(images, labels, update, replica)
+        number = ops.cast(self.optimizer.iterations, totals.bad_step.dtype)
+        loss, *gradients = share
         told = ops.concatenate([ops.reshape(loss, (1,)), requests])
-        told, *gradients = self.sum_over_replicas([told, *gradients])
+        told, *gradients = self.backend.sum_over_replicas([told, *gradients])
         norm = self.optimizer.apply_reduced(gradients)
         usable = ops.logical_and(told[0] < self.config.loss_limit, ops.isfinite(norm))
         known = ops.logical_or(usable, totals.bad_step >= 0)
         return Totals(
             totals.sums + ops.concatenate([told[:1], ops.reshape(norm, (1,)), told[1:]]),
-            ops.where(known, totals.bad_step, update),
+            ops.where(known, totals.bad_step, number),
         )
+
+
+def prepared(batch: Batch, prepare_images: PrepareImages) -> dict[str, Tensor]:
+    """Returns a batch whose images are prepared."""
+    return {**batch, "image": prepare_images(batch["image"])}
 
 
 def generator_states(seed: int, update: Tensor, count: int) -> list[Tensor]:

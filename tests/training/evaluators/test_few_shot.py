@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import os
 import pathlib
 import shutil
@@ -149,6 +150,15 @@ def test_features_are_computed_once_and_again_if_damaged(model, digits, tmp_path
     assert few_shot.evaluate(counting, task, **arguments) == first and counted.call_count == 2 + 1
     few_shot.evaluate(counting, task._replace(test=digits.split("test[:10]")), **arguments)
     assert counted.call_count == 3 + 1
+    parts = {
+        "model": loaded.identity,
+        "label": "label",
+        "preprocess": few_shot.preprocessing(loaded),
+    }
+    keys = [json.loads(str(np.load(path)["key"])) for path in tmp_path.iterdir()]
+    splits = (*task, digits.split("test[:10]"))
+    wanted = {split.identity: parts | {"data": split.identity} for split in splits}
+    assert {key["data"]: key for key in keys} == wanted
     for path in tmp_path.iterdir():
         path.write_bytes(path.read_bytes()[:100])
     assert few_shot.evaluate(counting, task, **arguments) == first

@@ -40,9 +40,9 @@ OPERATORS = {
     **{f"core/ReplaceBinaryOperator_{each}": "arithmetic" for each in ARITHMETIC.split()},
     **{f"core/{each}": each for each in OTHERS.split()},
 }
-# Fuzzers and guides execute everything; the JAX engine and what is long have lanes of their own.
+# Fuzzers and guides execute everything; the JAX engine has a lane of its own.
 APART = ("tests/fuzz/", "tests/legacy/", "tests/training/engine/jax/", "tests/test_readme")
-PYTEST = ("-m", "pytest", "-x", "-m", "not slow and not long", "-p", "no:cacheprovider")
+ROUNDS = ("not slow and not long", "long and not slow")
 
 
 def hashed(text):
@@ -113,9 +113,15 @@ def copy_to(folder):
 
 
 def passed(tree, tests, seconds):
-    """Returns whether tests in a copy pass, as far as they come in a time."""
+    """Returns whether both rounds of tests in a copy pass, as far as they come in a time each."""
+    return all(
+        _passed(tree, [f"--timeout={seconds // 2}", "-m", each, *tests], seconds) for each in ROUNDS
+    )
+
+
+def _passed(tree, arguments, seconds):
     process = subprocess.Popen(
-        [sys.executable, *PYTEST, f"--timeout={seconds // 2}", *tests],
+        [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", *arguments],
         cwd=tree,
         env=os.environ | {"PYTHONPATH": str(tree)},
         stdout=subprocess.DEVNULL,
@@ -123,7 +129,7 @@ def passed(tree, tests, seconds):
         start_new_session=True,
     )
     try:
-        # 5: all of them are left to other lanes.
+        # 5: none of them is of this round.
         return process.wait(seconds) in (0, 5)
     except subprocess.TimeoutExpired:
         return True

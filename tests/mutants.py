@@ -94,7 +94,9 @@ def near(path):
     for file in (ROOT / "tests").rglob("test_*.py"):
         test = str(file.relative_to(ROOT))
         words = {*re.findall(r"\w+", file.read_text(encoding="utf-8"))}
-        within = mirror in file.parents if mirror.parent.parent != ROOT else mirror == file.parent
+        # Beside what belongs to a package as a whole stand all folders.
+        top = mirror.parent == ROOT / "tests"
+        within = file.parent in (mirror, mirror.parent) if top else mirror in file.parents
         named = len(names & words)
         if (within or named) and not test.startswith(APART):
             ranked.append((-named - 2 * within, test))

@@ -9,6 +9,7 @@ import ast
 import concurrent.futures
 import contextlib
 import hashlib
+import linecache
 import os
 import pathlib
 import queue
@@ -40,7 +41,7 @@ OPERATORS = {
     **{f"core/ReplaceBinaryOperator_{each}": "arithmetic" for each in ARITHMETIC.split()},
     **{f"core/{each}": each for each in OTHERS.split()},
 }
-# Fuzzers and guides execute everything; the JAX engine has a lane of its own.
+# Fuzzers and guides execute everything; the JAX engine's tests are near its own files alone.
 APART = ("tests/fuzz/", "tests/legacy/", "tests/training/engine/jax/", "tests/test_readme")
 ROUNDS = ("not slow and not long", "long and not slow")
 
@@ -98,9 +99,10 @@ def near(path):
         top = mirror.parent == ROOT / "tests"
         within = file.parent in (mirror, mirror.parent) if top else mirror in file.parents
         named = len(names & words)
-        if (within or named) and not test.startswith(APART):
+        if (within or named) and (not test.startswith(APART) or "jax" in path):
             ranked.append((-named - 2 * within, test))
-    return [test for _, test in sorted(ranked)][:8]
+    # Which looks at every file, and takes no time.
+    return ["tests/test_public_interface.py", *(test for _, test in sorted(ranked)[:8])]
 
 
 def copy_to(folder):
@@ -141,13 +143,14 @@ def _passed(tree, arguments, seconds):
 
 
 def main(count, seed, seconds, workers):
+    print(f"{count} mutants, MUTANTS_SEED={seed}", flush=True)
     trees = queue.Queue()
     for number in range(workers):
         trees.put(copy_to(BUILD / str(number)))
 
     def survives(mutant):
         path, operator, occurrence, line = mutant
-        text = (ROOT / path).read_text(encoding="utf-8").splitlines()[line - 1].strip()
+        text = linecache.getline(str(ROOT / path), line).strip()
         name = f"{path}:{line} {operator.removeprefix('core/')}: {text}"
         if reason := EQUIVALENT.get((path, text)):
             print(f"equivalent {name}\n           {reason}", flush=True)

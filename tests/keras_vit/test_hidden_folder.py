@@ -1,5 +1,6 @@
 import os
 import tempfile
+import threading
 
 import pytest
 
@@ -33,6 +34,17 @@ def test_one_that_another_process_removed_is_made_again(tmp_path, monkeypatch):
     with hidden_folder(tmp_path / "model.npz") as folder:
         assert folder.name == "kept" and folder.is_dir()
     assert not os.listdir(tmp_path)
+
+
+def test_a_new_one_waits_for_the_process_that_looks_at_it(tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+    (tmp_path / "new").mkdir()
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda *arguments: str(tmp_path / "new"))
+    file, done = os.open(tmp_path / "new", os.O_RDONLY), []
+    fcntl.flock(file, fcntl.LOCK_EX)
+    threading.Timer(0.3, lambda: (done.append(True), os.close(file))).start()
+    with hidden_folder(tmp_path / "model.npz"):
+        assert done
 
 
 def test_what_was_moved_aside_gets_its_name_back_unless_that_is_taken(tmp_path):

@@ -85,9 +85,19 @@ def defaults(body, owner=""):
                     yield f"{name}({each.arg}={ast.unparse(default)})"
 
 
+def options(path):
+    """Yields `COMMAND --OPTION=DEFAULT` of the options of a command."""
+    for node in ast.walk(MODULES[path]):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument":
+            default = {each.arg: ast.unparse(each.value) for each in node.keywords}.get("default")
+            yield f"{pathlib.Path(path).stem} {node.args[0].value}={default}"
+
+
 def test_defaults_change_on_purpose_only():
     """`golden/defaults.txt` has those that users rely on: the papers', and the safe ones."""
     found = {line for module in MODULES.values() for line in defaults(module.body)}
+    commands = [path for path in MODULES if path.startswith("training/commands/")]
+    found |= {line for path in commands for line in options(path)}
     for key, value in default_config().items():
         rows = value.items() if hasattr(value, "items") else [("", value)]
         found |= {f"config.{key}{name and '.'}{name}={each!r}" for name, each in rows}

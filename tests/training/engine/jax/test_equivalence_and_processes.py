@@ -1,6 +1,7 @@
 import json
 import pathlib
 import re
+import socket
 from unittest import mock
 
 import pytest
@@ -122,7 +123,13 @@ def test_ports_are_bound_to_the_interface_that_the_job_uses(monkeypatch):
         job = processes.Job(1, coordinator)
         assert job._server.getsockname()[0] == processes._own_host(coordinator) != "0.0.0.0"
         assert job._server.getsockname()[0].startswith("127.") or not coordinator
+        # Who fails alone is gone for the others; who ends with them answers to the last.
+        job.leave(together=True)
+        socket.create_connection(job._server.getsockname()).close()
+        address = job._server.getsockname()
         job.leave(together=False)
+        with pytest.raises(OSError):
+            socket.create_connection(address, timeout=5)
     # One process joins nobody.
     assert processes.join(schema.complete(KEYS)) is None
 

@@ -173,6 +173,15 @@ def test_any_resolution_needs_a_whole_patch_and_weights_that_allow_it():
             make_vit(**arguments).any_resolution()
 
 
+def test_a_resnet_has_64_channels_times_its_factor_which_is_1():
+    resnet = {"num_layers": (1,)}
+    for given, factor in (({}, 1), ({"width_factor": 0.5}, 0.5)):
+        model = make_vit(resnet=resnet | given, patch_size=1)
+        assert model.arguments["resnet"] == {"num_layers": (1,), "width_factor": factor}
+        kernels = [to_numpy(each).shape for each in model.weights if each.path.endswith("kernel")]
+        assert kernels[0] == (7, 7, 3, 64 * factor)
+
+
 @pytest.mark.parametrize(
     ("make", "expected"),
     [

@@ -241,6 +241,13 @@ def test_initial_weights(make, shape, name, deviation, bound):
         assert np.abs(weight).max() <= bound * deviation * (1 + 1e-5)
 
 
+def test_units_of_a_hybrid_begin_as_their_shortcut():
+    x, unit = normal(2, 4, 4, 128), layers.HybridUnit(32)
+    np.testing.assert_array_equal(to_numpy(unit(x)), np.maximum(x, 0))
+    assert {float(to_numpy(norm.gamma).std()) for norm in (unit.gn1, unit.gn2, unit.gn3)} == {0.0}
+    assert to_numpy(unit.gn1.gamma)[0] == 1 and to_numpy(layers.BiTUnit(32)(x)).shape == x.shape
+
+
 def test_a_row_is_a_token():
     layer = randomized(layers.MLP(7), (None, 5, 4))
     rows = np.random.default_rng(0).normal(size=(6, 4)).astype("float32")

@@ -199,3 +199,9 @@ def test_events_after_the_step_are_dropped_and_half_ones(tmp_path, caplog):
     file.write_bytes(damaged)
     drop_events_after(tmp_path, 20)
     assert f"{file} is damaged: TensorBoard loses what follows its first 1 events" in caplog.text
+    # A copy is its owner's.
+    copies = [tmp_path / f"{file.name}.bak", tmp_path / f"my-{file.name}"]
+    for each in (file, *copies):
+        each.write_bytes(content)
+    drop_events_after(tmp_path, 5)
+    assert {copy.read_bytes() for copy in copies} == {content} != {file.read_bytes()}

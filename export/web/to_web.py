@@ -30,6 +30,7 @@ from keras_vit.export.errors import ExportError, damage_refused
 from keras_vit.export.labels_and_interface_json import interface_of_model, labels_of_model
 from keras_vit.export.supported_models import check_range, image_size, portable
 from keras_vit.export.tflite.to_tflite import to_tflite
+from keras_vit.hidden_folder import make_folder, writing
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.prepare_photos import parsed_operations, prepare_photo
 from keras_vit.training.errors import first_line
@@ -254,8 +255,8 @@ def _archive(package, folder):
         url = f"https://registry.npmjs.org/@litertjs/{package}/-/{package}-{VERSION}.tgz"
         return download(url, archive)
     # npm knows the proxy and the registry that its user set.
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=archive.parent) as directory:
+    make_folder(archive.parent)
+    with writing(archive.parent), tempfile.TemporaryDirectory(dir=archive.parent) as directory:
         command = [npm, "pack", f"@litertjs/{package}@{VERSION}", "--pack-destination", directory]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode:

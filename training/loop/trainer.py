@@ -15,7 +15,7 @@ from keras_vit.training.data.opened_dataset import RunData, warn_of_trained
 from keras_vit.training.engine import create_engine
 from keras_vit.training.engine.engine_interface import Engine
 from keras_vit.training.engine.step import Report
-from keras_vit.training.errors import Diverged, Interrupted, TrainingError, UsageError
+from keras_vit.training.errors import Diverged, Interrupted, TrainingError, UsageError, first_line
 from keras_vit.training.evaluators.base import Evaluator, create_evaluators
 from keras_vit.training.evaluators.few_shot import open_task
 from keras_vit.training.evaluators.load_keras_model import load_model, runs_behind
@@ -174,8 +174,8 @@ class _Run:
                 return self._train(stop_request)
         except OSError as error:
             raise TrainingError(
-                f"A file of the run cannot be written after step {engine.step}: {error}. "
-                f"{engine.last_good()}"
+                f"A file of the run cannot be written after step {engine.step}: "
+                f"{first_line(error)}. {engine.last_good()}"
             ) from error
 
     def _train(self, stop_request):

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.tpu_compile import REMATERIALIZED
 from keras_vit.training.config import schema
+from keras_vit.training.errors import Disagreement
 from tests.training.engine.job_tests import *  # noqa: F403
 from tests.training.engine.job_tests import STEPS
 from tests.training.runs import KILLS, finish, kill_at_random, new_addresses, rows
@@ -108,6 +109,16 @@ def test_loss_is_named(lost, launch, jax_environment):
         assert any(line == "came\n" for line in job.stdout)
     jobs[lost].kill()
     assert finish(jobs[1 - lost], status=1).startswith(f"error: Lost worker {lost} (")
+
+
+def test_processes_of_unequal_devices_are_refused_with_their_counts(monkeypatch):
+    devices = [mock.Mock(process_index=index) for index in (0, 1, 1, 2)]
+    monkeypatch.setattr(processes.jax.distributed, "initialize", lambda **each: None)
+    monkeypatch.setattr(processes.jax, "devices", lambda: devices)
+    config = schema.complete(KEYS | {"processes": {"coordinator": "localhost:12", "count": 3}})
+    counts = r"Received: 1 in process 0, 2 in process 1, 1 in process 2\. CUDA_VISIBLE_DEVICES"
+    with pytest.raises(Disagreement, match=counts):
+        processes.join(config)
 
 
 def test_ports_are_bound_to_the_interface_that_the_job_uses(monkeypatch):

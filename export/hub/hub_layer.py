@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_vit.export.errors import ExportError, imported
+from keras_vit.export.errors import ExportError, damage_refused, imported
 from keras_vit.type_hints import Tensor
 
 
@@ -32,7 +32,8 @@ class HubLayer(keras.layers.Layer):
 
     Raises:
         RuntimeMissing: if tensorflow-hub is not installed.
-        ExportError: if the SavedModel cannot be called or lists no variables.
+        FileNotFoundError: if there is nothing at that path.
+        ExportError: if the SavedModel is damaged, cannot be called or lists no variables.
 
     Examples:
         >>> model = keras.Sequential([
@@ -52,7 +53,15 @@ class HubLayer(keras.layers.Layer):
                 f"{keras.backend.backend()!r}. Set KERAS_BACKEND=tensorflow."
             )
         self.handle = str(handle)
-        module = imported("tensorflow_hub", "hub").load(self.handle)
+        tensorflow_hub = imported("tensorflow_hub", "hub")
+        if "://" not in self.handle and not os.path.exists(self.handle):
+            raise FileNotFoundError(
+                f"Expected the directory of a TF-Hub module. There is none at {self.handle}, seen "
+                f"from {os.getcwd()}. Change to the folder where that path is right, or copy the "
+                "module there."
+            )
+        with damage_refused(f"{self.handle} cannot be loaded as a TF-Hub module"):
+            module = tensorflow_hub.load(self.handle)
         if not callable(module) or not hasattr(module, "variables"):
             raise ExportError(
                 "Expected a TF2 reusable SavedModel: callable, with variables. Received: "
@@ -67,6 +76,11 @@ class HubLayer(keras.layers.Layer):
             self._track_variable(keras.Variable(variable, name=name, trainable=is_trained))
         losses = list(getattr(module, "regularization_losses", ()))
         self._module = _Module(module, losses)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "HubLayer":
+        # Keras's own puts the whole configuration before an error of the constructor.
+        return cls(**config)
 
     def call(self, images: Tensor, training: bool = False) -> Tensor:
         if keras.backend.is_float_dtype(images.dtype):

@@ -277,7 +277,6 @@ def npz(export: "Export") -> int:
     import keras_vit
 
     file = export.options.output
-    file.parent.mkdir(parents=True, exist_ok=True)
     keras_vit.save_checkpoint(export.source.model, file)
     return export.verify_written(file)
 

@@ -1,6 +1,7 @@
 """Hidden folders for files that are being written, each locked by its owner."""
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -15,25 +16,53 @@ except ImportError:  # Windows has no such locks
 
 # Holds what is moved aside while something else takes its name.
 REPLACED = ".replaced"
+# A file system that is read-only, or whose rights or flags forbid a change.
+_REFUSALS = (errno.EROFS, errno.EACCES, errno.EPERM)
 _HIDDEN = re.compile(r"\.(.+)\.[a-z0-9_]{8}\.unfinished", re.DOTALL)
+
+
+@contextlib.contextmanager
+def writing(folder: str | os.PathLike) -> Iterator[None]:
+    """Enters a context that makes or changes files in a folder.
+
+    Raises PermissionError if that is refused, and NotADirectoryError if a file stands in the place
+    of a folder; each names it and says what to do.
+    """
+    try:
+        yield
+    except (FileExistsError, NotADirectoryError) as error:
+        files = [each for each in (Path(folder), *Path(folder).parents) if each.is_file()]
+        if not files:
+            raise
+        raise NotADirectoryError(f"{files[0]} is a file. Name a directory.") from error
+    except OSError as error:
+        if error.errno not in _REFUSALS:
+            raise
+        raise PermissionError(
+            f"{folder} cannot be written: {error.strerror}. Name another folder, or allow this "
+            "user to write there."
+        ) from error
+
+
+def make_folder(folder: str | os.PathLike) -> None:
+    """Makes a folder, and those around it, unless it is there; raises as `writing`."""
+    with writing(folder):
+        Path(folder).mkdir(parents=True, exist_ok=True)
 
 
 @contextlib.contextmanager
 def hidden_folder(path: str | os.PathLike) -> Iterator[Path]:
     """Yields a new folder beside `path`, which is removed at the end.
 
-    What is written there is then renamed to `path`. Removes first the folders that killed
-    processes left for the same `path`. Raises OSError if the folder around `path` does not exist
-    or cannot be written.
+    What is written there is then renamed to `path`, around which folders are made. Removes first
+    the folders that killed processes left for the same `path`. Raises as `writing`.
     """
     path = Path(path)
-    remove_unfinished(path.parent, path.name)
+    make_folder(path.parent)
     while True:
-        try:
+        with writing(path.parent):
+            remove_unfinished(path.parent, path.name)
             folder = Path(tempfile.mkdtemp(".unfinished", f".{path.name}.", path.parent))
-        except OSError as error:
-            error.filename = str(path)
-            raise
         with _lock(folder, wait=True):
             # Before it was locked, another process may have taken it for one that was left.
             if folder.exists():
@@ -79,10 +108,10 @@ def _lock(folder: Path, wait: bool = False) -> Iterator[bool]:
     """Yields whether this process has locked a folder of its user; a lock ends with its process."""
     locked = False
     with contextlib.ExitStack() as stack:
-        # It may be gone, a link, another user's, or locked by another process.
+        # It may be gone, a link, a file, another user's, or locked by another process.
         with contextlib.suppress(OSError):
             if fcntl is not None:
-                file = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW)
+                file = os.open(folder, os.O_DIRECTORY | os.O_NOFOLLOW)
                 stack.callback(os.close, file)
                 # Others may put folders of any content into a directory that all share.
                 if wait or os.fstat(file).st_uid == os.geteuid():

@@ -9,6 +9,7 @@ import ast
 import concurrent.futures
 import contextlib
 import hashlib
+import linecache
 import os
 import pathlib
 import queue
@@ -40,9 +41,9 @@ OPERATORS = {
     **{f"core/ReplaceBinaryOperator_{each}": "arithmetic" for each in ARITHMETIC.split()},
     **{f"core/{each}": each for each in OTHERS.split()},
 }
-# Fuzzers and guides execute everything; the JAX engine and what is long have lanes of their own.
-APART = ("tests/fuzz/", "tests/legacy/", "tests/training/engine/jax/", "tests/test_readme")
-PYTEST = ("-m", "pytest", "-x", "-m", "not slow and not long", "-p", "no:cacheprovider")
+# Which execute or look at everything.
+APART = ("tests/fuzz/", "tests/test_readme", "tests/test_public_interface")
+JAX = "tests/training/engine/jax/"
 
 
 def hashed(text):
@@ -60,11 +61,11 @@ def not_seen(code):
             yield (each.lineno, each.col_offset), (each.end_lineno, each.end_col_offset)
 
 
-def mutants(seed):
+def mutants(tree, seed):
     """Returns one mutant of every place, (path, operator, occurrence, line), in a random order."""
     places = {}
-    for file in (file for each in PACKAGES for file in sorted((ROOT / each).rglob("*.py"))):
-        path, code = str(file.relative_to(ROOT)), file.read_text(encoding="utf-8")
+    for file in (file for each in PACKAGES for file in sorted((tree / each).rglob("*.py"))):
+        path, code = str(file.relative_to(tree)), file.read_text(encoding="utf-8")
         if path.startswith(("keras_vit/training/", "keras_vit/export/")):
             continue  # links to the folders at the top
         nodes, lines, hidden = [*ast_nodes(get_ast(code))], code.splitlines(), [*not_seen(code)]
@@ -80,25 +81,26 @@ def mutants(seed):
     return [places[key][key[0] % len(places[key])] for key in sorted(places)]
 
 
-def near(path):
+def near(tree, path):
     """Returns the test files near a file of the packages, the nearest first."""
-    code = (ROOT / path).read_text(encoding="utf-8")
+    code = (tree / path).read_text(encoding="utf-8")
     names = {
-        pathlib.Path(path).stem,
-        *re.findall(r"^(?:    )?(?:def|class) ([A-Za-z]\w{4,})", code, re.M),
+        *re.findall(r"^(?: {,4}(?:def|class) )?((?<= )[A-Za-z]\w{4,}|[A-Z_]{5,})\b", code, re.M)
     }
-    names |= {*re.findall(r"^([A-Z_]{5,})\b.* = ", code, re.M)}
-    mirror, ranked = (ROOT / "tests" / path).parent, []
+    names.add(pathlib.Path(path).stem)
+    mirror, ranked = (tree / "tests" / path).parent, []
     while not mirror.exists():
         mirror = mirror.parent
-    for file in (ROOT / "tests").rglob("test_*.py"):
-        test = str(file.relative_to(ROOT))
-        words = {*re.findall(r"\w+", file.read_text(encoding="utf-8"))}
-        within = mirror in file.parents if mirror.parent.parent != ROOT else mirror == file.parent
-        named = len(names & words)
-        if (within or named) and not test.startswith(APART):
+    for file in (tree / "tests").rglob("test_*.py"):
+        test = str(file.relative_to(tree))
+        # Beside what belongs to a package as a whole stand all folders.
+        top = mirror.parent == tree / "tests"
+        within = file.parent in (mirror, mirror.parent) if top else mirror in file.parents
+        named = len(names & {*re.findall(r"\w+", file.read_text(encoding="utf-8"))})
+        if (within or named) and not test.startswith(APART if "jax" in path else (*APART, JAX)):
             ranked.append((-named - 2 * within, test))
-    return [test for _, test in sorted(ranked)][:8]
+    # Takes no time.
+    return ["tests/test_public_interface.py", *(test for _, test in sorted(ranked)[:12])]
 
 
 def copy_to(folder):
@@ -112,34 +114,52 @@ def copy_to(folder):
     return folder
 
 
-def passed(tree, tests, seconds):
-    """Returns whether tests in a copy pass, as far as they come in a time."""
+def killer(tree, tests, seconds):
+    """Returns the test of a copy that fails, "" if none does in the time of either round."""
+    # What is long may take all the time of its round, and says nothing then.
+    for chosen, longest in (
+        ("not slow and not long", seconds // 2),
+        ("long and not slow", seconds),
+    ):
+        found = failure(tree, [f"--timeout={longest}", "-m", chosen, *tests], seconds)
+        if found:
+            return found
+    return ""
+
+
+def failure(tree, arguments, seconds):
     process = subprocess.Popen(
-        [sys.executable, *PYTEST, f"--timeout={seconds // 2}", *tests],
+        [sys.executable, "-m", "pytest", "-x", "-rfE", "-p", "no:cacheprovider", *arguments],
         cwd=tree,
         env=os.environ | {"PYTHONPATH": str(tree)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
         start_new_session=True,
     )
     try:
-        # 5: all of them are left to other lanes.
-        return process.wait(seconds) in (0, 5)
+        output, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        return True
+        return ""
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+    found = re.findall(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+    # 5: none of the tests is of this round.
+    return "" if process.returncode in (0, 5) else (found or ["what pytest imports"])[0]
 
 
 def main(count, seed, seconds, workers):
+    print(f"{count} mutants, MUTANTS_SEED={seed}", flush=True)
+    # The last is changed by nobody, and has the lines as they were.
+    *copies, original = (copy_to(BUILD / str(number)) for number in range(workers + 1))
     trees = queue.Queue()
-    for number in range(workers):
-        trees.put(copy_to(BUILD / str(number)))
+    for each in copies:
+        trees.put(each)
 
     def survives(mutant):
         path, operator, occurrence, line = mutant
-        text = (ROOT / path).read_text(encoding="utf-8").splitlines()[line - 1].strip()
+        text = linecache.getline(str(original / path), line).strip()
         name = f"{path}:{line} {operator.removeprefix('core/')}: {text}"
         if reason := EQUIVALENT.get((path, text)):
             print(f"equivalent {name}\n           {reason}", flush=True)
@@ -147,14 +167,16 @@ def main(count, seed, seconds, workers):
         tree = trees.get()
         try:
             with use_mutation(tree / path, get_operator(operator)(), occurrence):
-                result = passed(tree, near(path), seconds)
+                found = killer(tree, near(tree, path), seconds)
         finally:
             trees.put(tree)
-        print("SURVIVED  " if result else "killed    ", name, flush=True)
-        return result
+        print(
+            f"killed     {name}\n           {found}" if found else f"SURVIVED   {name}", flush=True
+        )
+        return not found
 
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        results = [*pool.map(survives, mutants(seed)[:count])]
+        results = [*pool.map(survives, mutants(original, seed)[:count])]
     killed, survived = results.count(False), results.count(True)
     print(f"{killed} of {killed + survived} killed, {killed / (killed + survived):.0%}")
 

@@ -80,6 +80,20 @@ except ImportError as error:
     assert found.stdout == expected
 
 
+@pytest.mark.parametrize("is_command", [False, True])
+def test_what_the_package_lacks_is_named(is_command, monkeypatch):
+    package = importlib.import_module("keras_vit")
+    monkeypatch.setattr(package, "runs_command", lambda: is_command)
+    assert package.inference_function.__name__ == "inference_function"
+    # As `hasattr` and `copy` ask; a command alone takes modules that were not imported for it.
+    for name in ("__wrapped__", "nothing")[: 1 if is_command else 2]:
+        with pytest.raises(AttributeError, match=f"module 'keras_vit' has no attribute '{name}'"):
+            getattr(package, name)
+    if is_command:
+        monkeypatch.delattr(package, "variants")
+        assert package.variants is sys.modules["keras_vit.variants"]
+
+
 @pytest.mark.long
 def test_a_command_offers_every_name(run_installed, users_folder):
     code = "import keras_vit; print(keras_vit.__version__, 'predict' in keras_vit.__all__)"

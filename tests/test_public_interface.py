@@ -1,6 +1,8 @@
 import ast
 import pathlib
 
+from keras_vit.training.config import default_config
+
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGES = ("keras_vit", "training", "export", "benchmarks")
 MODULES = {
@@ -66,3 +68,38 @@ def lacking(body, owner=None):
 def test_public_interface_is_described():
     assert not [(path, what) for path, module in MODULES.items() for what in lacking(module.body)]
     assert not [path for path, tree in MODULES.items() if tree.body and not ast.get_docstring(tree)]
+
+
+def defaults(body, owner=""):
+    """Yields `NAME(ARGUMENT=DEFAULT)` of what is public and has a default other than None."""
+    for node in body:
+        name = getattr(node, "name", "_")
+        if isinstance(node, ast.ClassDef):
+            yield from defaults(node.body, name)
+        elif isinstance(node, ast.FunctionDef) and (name[0] != "_" or name in SPECIAL):
+            name = owner if name == "__init__" else f"{owner}.{name}" if owner else name
+            of = node.args
+            positional = zip([*of.posonlyargs, *of.args][::-1], of.defaults[::-1], strict=False)
+            for each, default in (*positional, *zip(of.kwonlyargs, of.kw_defaults, strict=True)):
+                if default and ast.unparse(default) != "None":
+                    yield f"{name}({each.arg}={ast.unparse(default)})"
+
+
+def options(path):
+    """Yields `COMMAND --OPTION=DEFAULT` of the options of a command."""
+    for node in ast.walk(MODULES[path]):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "add_argument":
+            default = {each.arg: ast.unparse(each.value) for each in node.keywords}.get("default")
+            yield f"{pathlib.Path(path).stem} {node.args[0].value}={default}"
+
+
+def test_defaults_change_on_purpose_only():
+    """`golden/defaults.txt` has those that users rely on: the papers', and the safe ones."""
+    found = {line for module in MODULES.values() for line in defaults(module.body)}
+    commands = [path for path in MODULES if path.startswith("training/commands/")]
+    found |= {line for path in commands for line in options(path)}
+    for key, value in default_config().items():
+        rows = value.items() if hasattr(value, "items") else [("", value)]
+        found |= {f"config.{key}{name and '.'}{name}={each!r}" for name, each in rows}
+    written = (ROOT / "tests" / "golden" / "defaults.txt").read_text().splitlines()
+    assert not set(written) - found

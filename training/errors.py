@@ -49,9 +49,9 @@ _OF_FILE_SYSTEMS = [
     for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
 ]
 
-# The names of graphs and operations in a message of TensorFlow.
-_OF_TENSORFLOW = re.compile(
-    r"\{\{.*?\}\} ?| \[Op:\w+\]( name: ?)?"
+# Numbers of errors, and the names of graphs and operations in a message of TensorFlow.
+_LEFT_OUT = re.compile(
+    r"\[Errno \d+\] |\{\{.*?\}\} ?| \[Op:\w+\]( name: ?)?"
     r"|Error in user-defined function passed to \S+ transformation with iterator: \S+ "
 )
 _PLACES = ("Graph execution error", "Detected at node", "<stack", 'File "', "[[")
@@ -62,7 +62,7 @@ def first_line(error: object, longest: int = 200) -> str:
 
     Runtimes have long messages. Lines that say where in a graph it was are left out.
     """
-    text = _OF_TENSORFLOW.sub("", str(error))
+    text = _LEFT_OUT.sub("", str(error))
     lines = (line.strip() for line in text.splitlines())
     said = (line for line in lines if line and not line.startswith(_PLACES))
     line = next(said, type(error).__name__)

@@ -140,7 +140,8 @@ def _line_and_status(error):
 
 def _one_line(error):
     """Returns the message of a library without the frames before and the arguments after it."""
-    text = re.split(r"\n\s*Arguments received by ", re.sub(r"\x1b\[\d+m", "", str(error)))[0]
+    text = re.sub(r"\x1b\[\d+m|\[Errno \d+\] ", "", str(error))
+    text = re.split(r"\n\s*Arguments received by ", text)[0]
     return " ".join(re.split(r"(?m)^\s*\w+(?:Error|Exception): ", text)[-1].split())
 
 

@@ -7,7 +7,7 @@ import keras
 
 from keras_vit.type_hints import Tensor
 
-from ..errors import ExportError, imported
+from ..errors import ExportError, damage_refused, imported
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -33,7 +33,8 @@ class HubLayer(keras.layers.Layer):
 
     Raises:
         RuntimeMissing: if tensorflow-hub is not installed.
-        ExportError: if the SavedModel cannot be called or lists no variables.
+        FileNotFoundError: if there is nothing at that path.
+        ExportError: if the SavedModel is damaged, cannot be called or lists no variables.
 
     Examples:
         >>> model = keras.Sequential([
@@ -53,7 +54,15 @@ class HubLayer(keras.layers.Layer):
                 f"{keras.backend.backend()!r}. Set KERAS_BACKEND=tensorflow."
             )
         self.handle = str(handle)
-        module = imported("tensorflow_hub", "hub").load(self.handle)
+        tensorflow_hub = imported("tensorflow_hub", "hub")
+        if "://" not in self.handle and not os.path.exists(self.handle):
+            raise FileNotFoundError(
+                f"Expected the directory of a TF-Hub module. There is none at {self.handle}, seen "
+                f"from {os.getcwd()}. Change to the folder where that path is right, or copy the "
+                "module there."
+            )
+        with damage_refused(f"{self.handle} cannot be loaded as a TF-Hub module"):
+            module = tensorflow_hub.load(self.handle)
         if not callable(module) or not hasattr(module, "variables"):
             raise ExportError(
                 "Expected a TF2 reusable SavedModel: callable, with variables. Received: "
@@ -68,6 +77,11 @@ class HubLayer(keras.layers.Layer):
             self._track_variable(keras.Variable(variable, name=name, trainable=is_trained))
         losses = list(getattr(module, "regularization_losses", ()))
         self._module = _Module(module, losses)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "HubLayer":
+        # Keras's own puts the whole configuration before an error of the constructor.
+        return cls(**config)
 
     def call(self, images: Tensor, training: bool = False) -> Tensor:
         if keras.backend.is_float_dtype(images.dtype):

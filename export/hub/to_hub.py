@@ -39,7 +39,7 @@ def to_hub(
     - `module.endpoints(images)`: dict of every intermediate result by the names of
       `model.endpoints`, and `block_00/attention` (batch, heads, tokens, tokens).
     - `serve` and `serve_train`: endpoints for Keras 3's `TFSMLayer`.
-    - signatures `serving_default` (images; [0, 255] is refused), `serving_uint8` (uint8 images) and
+    - signatures `serving_default` (images; one in [0, 255] gives NaN), `serving_uint8` (uint8) and
       `serving_bytes` (encoded JPEG, PNG, GIF or BMP, prepared as `model.preprocessing`
       says or else resized), returning logits and probabilities, or the representation.
     - `labels`, where known: the asset labels.txt; `interface`: the asset interface.json, the
@@ -97,7 +97,8 @@ def _module(model, output, resolution, activation):
     traced = tf.function(input_signature=[spec], autograph=False)
     root.serve = traced(lambda images: call(images, training=False))
     root.serve_train = traced(lambda images: call(images, training=True))
-    return root, _signatures(call, output, spec.shape, model_operations(model), activation)
+    operations, rank = model_operations(model), len(main.output_shape)
+    return root, _signatures(call, output, spec.shape, operations, activation, rank)
 
 
 def _sub_model(model, output, resolution):
@@ -158,11 +159,11 @@ def _regularization_loss(variable):
     return traced(lambda: variable.regularizer(variable.value))
 
 
-def _signatures(call, output, shape, operations, activation):
+def _signatures(call, output, shape, operations, activation, rank):
     prepare = Preprocess(operations, graph_only=True)
 
-    def answer(images):
-        result = call(images, training=False)
+    def answer(images, mark=0.0):
+        result = call(images, training=False) + mark
         if output == "logits":
             return {"logits": result, "probabilities": activation(result)}
         return {output: result}
@@ -173,14 +174,10 @@ def _signatures(call, output, shape, operations, activation):
 
     @traced(*shape, dtype=tf.float32, name="images")
     def from_float(images):
-        refused = tf.debugging.assert_less(
-            tf.reduce_max(images),
-            BYTES_FROM,
-            "Expected images in [0, 1]. These look like [0, 255]: divide by 255, or call "
-            "serving_uint8.",
-        )
-        with tf.control_dependencies([refused]):
-            return answer(tf.identity(images))
+        # By arithmetic: TensorFlow.js and others do not take an assertion, which is control flow.
+        in_range = tf.reduce_max(images, axis=(1, 2, 3)) < BYTES_FROM
+        mark = tf.where(in_range, 0.0, float("nan"))
+        return answer(images, tf.reshape(mark, (-1, *[1] * (rank - 1))))
 
     @traced(*shape, dtype=tf.uint8, name="images")
     def from_uint8(images):

@@ -15,8 +15,12 @@ from ..quiet_conversion import quiet_conversion
 # The operations with weights: nearly all the time of a Transformer, and the only
 # ones whose rounding costs no accuracy to speak of.
 WEIGHTED = ("FULLY_CONNECTED", "CONV_2D")
-# 16 bits are too few for these: the normalizations' sums of squares, and their reciprocal roots.
-WIDE_RANGE = ("MEAN", "MUL", "RSQRT")
+# 16 bits with one scale are too few for these: a normalization magnifies tokens near zero, such as
+# a class token or registers, beside large ones, up to 1 / sqrt(epsilon) times.
+WIDE_RANGE = ("ADD", "MEAN", "MUL", "RSQRT")
+# In 8 bits, reciprocal roots above this multiple of the smallest saturate. A scale for the thousand
+# of a token of zeros would round those of the others to zero.
+GREATEST_RSQRT = 32
 # LiteRT refuses 16-bit differences whose scales happen to be powers of two, as pixels' are.
 REFUSED_IN_16_BITS = ("SUB",)
 ENDS = ("INPUT", "OUTPUT")  # callers keep floats in every variant
@@ -104,7 +108,7 @@ def _activation_ranges(model, samples, manager):
     from litert_quantizer import calibrator
     from litert_quantizer.utils.qsv_utils import min_max_update
 
-    from .flatbuffer_and_metadata import rank, unpack
+    from .flatbuffer_and_metadata import nodes, rank, unpack
 
     observer = calibrator.Calibrator(
         model,
@@ -116,12 +120,15 @@ def _activation_ranges(model, samples, manager):
         qsv_update_func=min_max_update,
     )
     observer.calibrate(samples, manager)
-    ranks = {
-        tensor.name.decode(): rank(graph, index)
-        for graph in unpack(model).subgraphs
-        for index, tensor in enumerate(graph.tensors)
-    }
+    tree, found = unpack(model), observer.get_model_qsvs()
+    ranks = {}
+    for graph in tree.subgraphs:
+        names = [tensor.name.decode() for tensor in graph.tensors]
+        ranks |= {name: rank(graph, index) for index, name in enumerate(names)}
+        for operation, operator in nodes(tree, graph):
+            if operation == "RSQRT" and (ends := found.get(names[operator.outputs[0]])):
+                ends["max"] = np.minimum(ends["max"], GREATEST_RSQRT * ends["min"])
     return {
         name: {end: np.full((1,) * ranks[name], value, "float32") for end, value in ends.items()}
-        for name, ends in observer.get_model_qsvs().items()
+        for name, ends in found.items()
     }

@@ -86,8 +86,8 @@ def to_tflite(
             "int8-full": every operation in int8, for accelerators without floats.
                 Slower on CPUs, and less accurate.
             "int16x8": weights in int8, activations in int16 (A16W8), for NPUs: close to
-                float32. Means, products and reciprocal roots of the normalizations stay in
-                float. Very slow on CPUs.
+                float32. Sums, means, products and reciprocal roots stay in float, as one scale is
+                too coarse for the tokens near zero among the others. Slow on CPUs.
             "int8-int16": the same with the inputs of dense and convolutional layers in int8.
         calibration: images like those of the application, RGB in [0, 1]: an array
             (n, height, width, 3) or an iterable of images or batches. The first

@@ -31,6 +31,8 @@ _MEASURED = ("hub", "interpreter")
 _GPUS = ("gpu", "browser-gpu")
 # Images on which signatures and endpoints of a module are compared, and the largest difference.
 _SHOWN, _OTHER_WAYS = 2, 1e-4
+# Unseen classes that a report names.
+_NAMED = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,6 +53,9 @@ class Report:
         size_bytes: of the file, or of all files of the directory.
         agreement: part of the images with the same top-1 class; None without a head.
         model_accuracy, artifact_accuracy: top-1; None without labels.
+        classes: (seen, all), the classes of the images, by their labels or else by the model, and
+            of the model; None without a head, or where every token has classes.
+        unseen: names of the others, or their numbers; nothing is shown of them.
         load_seconds, first_call_seconds, peak_memory_bytes: in a process of its own.
         latency_ms: dict of threads to the median for one image.
         partitions: of XNNPACK in the graph; None if it is not a TFLite file.
@@ -76,6 +81,8 @@ class Report:
     agreement: float | None = None
     model_accuracy: float | None = None
     artifact_accuracy: float | None = None
+    classes: tuple[int, int] | None = None
+    unseen: tuple[str, ...] = ()
     load_seconds: float | None = None
     first_call_seconds: float | None = None
     peak_memory_bytes: int | None = None
@@ -126,6 +133,11 @@ class Report:
             text = "fully" if self.fully_delegated else f"not fully: {fallbacks}"
             half = _shown("{:.2e}", self.float16_error) or "not computed"
             rows += [("delegated", text), ("largest error in float16", half)]
+        if self.classes and self.unseen:
+            more = ", …" if len(self.unseen) > _NAMED else ""
+            named = ", ".join(self.unseen[:_NAMED]) + more
+            rows.append(("classes of the images", "{} of {}".format(*self.classes)))
+            rows.append(("nothing is known of", named))
         rows.append(("result", "good" if self.ok else "; ".join(self.failures)))
         return [(name, text) for name, text in rows if text is not None]
 
@@ -257,7 +269,7 @@ def verify(
             output=artifact.output,
             images=len(images),
             size_bytes=_size(pathlib.Path(path)),
-            **_compare(artifact.output, reference, result, labels),
+            **_compare(artifact.output, reference, result, labels, model.class_names),
             **_accelerator(delegation, reference),
             **(_costs(usable, image_size(model)) if costs and name in _MEASURED else {}),
         )
@@ -313,7 +325,7 @@ def _too_large_for_float16(graph, images):
 
 
 @np.errstate(all="ignore")  # a report says whether numbers are infinite or none
-def _compare(output, reference, result, labels):
+def _compare(output, reference, result, labels, names):
     error = np.abs(result - reference)
     flat, other = (x.reshape(len(x), -1).astype("float64") for x in (reference, result))
     norms = np.linalg.norm(flat, axis=1) * np.linalg.norm(other, axis=1)
@@ -330,10 +342,17 @@ def _compare(output, reference, result, labels):
         ours, theirs = (_classes(output, each) for each in (reference, result))
         values["agreement"] = float((ours == theirs).mean())
         # Tokens have no labels.
-        if labels is not None and reference.ndim == 2:
-            rows = _label_rows(labels, len(ours), max(2, reference.shape[-1]))
+        if reference.ndim == 2:
+            count = max(2, reference.shape[-1])
+            rows = _label_rows(ours if labels is None else labels, len(ours), count)
+            names = names if names and len(names) == count else range(count)
+            seen = rows.any(0)
+            values["classes"] = int(seen.sum()), count
+            values["unseen"] = tuple(
+                str(name) for name, s in zip(names, seen, strict=True) if not s
+            )
             known, images = rows.any(1), np.arange(len(rows))
-            if known.any():
+            if labels is not None and known.any():
                 values["model_accuracy"] = float(rows[images, ours][known].mean())
                 values["artifact_accuracy"] = float(rows[images, theirs][known].mean())
     return values

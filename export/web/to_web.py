@@ -26,6 +26,7 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.download import cache_directory, download
+from keras_vit.hidden_folder import make_folder, writing
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.prepare_photos import parsed_operations, prepare_photo
 from keras_vit.training.errors import first_line
@@ -255,8 +256,8 @@ def _archive(package, folder):
         url = f"https://registry.npmjs.org/@litertjs/{package}/-/{package}-{VERSION}.tgz"
         return download(url, archive)
     # npm knows the proxy and the registry that its user set.
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=archive.parent) as directory:
+    make_folder(archive.parent)
+    with writing(archive.parent), tempfile.TemporaryDirectory(dir=archive.parent) as directory:
         command = [npm, "pack", f"@litertjs/{package}@{VERSION}", "--pack-destination", directory]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
         if result.returncode:

@@ -175,10 +175,11 @@ def _readout(model, last):
 def attention_rollout(model: keras.Model, images: Tensor, batch_size: int = 8) -> np.ndarray:
     """Returns how much the representation draws from each patch of the images.
 
-    The class token's row of the rolled-out attention is taken. A model without
-    class token pools its output tokens: then it is the mean of their rows, or
-    with multi-head attention pooling their mean under the pooling's weights.
-    Register tokens pass attention on, and are left out of the map.
+    The paper follows attention from the output token to the image (appendix D.7): the map is the
+    rolled-out row of the tokens that the representation reads. That is the class token with
+    `classifier="token"`; the mean of the patches with "gap" and "unpooled"; the mean of those two
+    with "token_gap", whose representation is both; the mean of the patches under the pooling's
+    weights with "map". Register tokens pass attention on, and are left out of the map.
 
     Args:
         model: a `keras_vit.VisionTransformer` with global attention; hybrids too.

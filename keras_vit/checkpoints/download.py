@@ -11,7 +11,7 @@ from pathlib import Path
 
 import keras
 
-from keras_vit.hidden_folder import fcntl
+from keras_vit.hidden_folder import fcntl, make_folder, writing
 
 CHUNK = 1 << 20
 
@@ -42,11 +42,12 @@ def download(
     Raises:
         DownloadError: if the server cannot be reached, has no such file, or sends
             something else than it announced.
+        OSError: if the file cannot be written, as `hidden_folder.writing`.
     """
     path = Path(path)
     if path.exists():
         return path
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     try:
         with urllib.request.urlopen(url, timeout=timeout) as response:
             # Before the download, if the server tells, and again after it.
@@ -57,7 +58,7 @@ def download(
             stated = "|".join(response.headers.get(name, "") for name in names)
             version = hashlib.sha256(stated.encode()).hexdigest()[:16]
             partial = path.with_name(f".{path.name}.{version}.part")
-            with open(partial, "ab") as file:
+            with writing(path.parent), open(partial, "ab") as file:
                 if fcntl is not None:
                     fcntl.flock(file, fcntl.LOCK_EX)
                 if path.exists():  # another process was faster

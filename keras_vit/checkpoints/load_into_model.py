@@ -3,6 +3,7 @@
 import inspect
 import math
 import os
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,12 +20,14 @@ from keras_vit.checkpoints.list_of_published_weights import (
     published_classifier,
 )
 from keras_vit.checkpoints.npz_and_safetensors import (
+    ADAPTER,
     OF_HEAD,
     STATED,
     CheckpointError,
     Grid,
     Source,
     open_source,
+    some,
 )
 from keras_vit.checkpoints.npz_file_layouts import BiTLayout, FileArray, FileLayout, Layout
 from keras_vit.checkpoints.pytorch_layouts import TORCH_FORMATS, TorchLayout
@@ -34,6 +37,17 @@ from keras_vit.models.inner_layers import require_unquantized
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.variants import TIMM_NAMES, arguments_of
 
+# Names of arrays that no model here has a place for, and why.
+_REFUSED = {
+    r"lora_|\.base_layer\.": ADAPTER,
+    r"dist_token|distillation_|head_dist": "is of a distilled model: its second class token takes "
+    "part in attention, and models here have one. Load a DeiT that was trained without, such as "
+    "timm/deit_base_patch16_224.fb_in1k. Nothing was loaded.",
+}
+# Keys of a configuration that turn off the biases of these parts of every block.
+_BIASES = {"qkv_bias": "query|key|value", "proj_bias": "out|Dense_0|Dense_1"}
+# Hugging Face's architectures that models here are.
+_MODEL_TYPES = ("vit", "dinov2", "dinov2_with_registers", "siglip", "siglip_vision_model")
 FORMATS = (Layout, BiTLayout, *TORCH_FORMATS)
 # The parts after the encoder.
 _OPTIONAL = ("head", "pre_logits")
@@ -69,8 +83,8 @@ def load_checkpoint(
     path: str | os.PathLike,
     skip: Sequence[str] = (),
     position_grid: tuple[int, int] | None = None,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
+    mean: Sequence[float] | float | None = None,
+    std: Sequence[float] | float | None = None,
     flexible: bool = False,
 ) -> None:
     """Loads a published checkpoint into a model, all of it or nothing.
@@ -78,7 +92,9 @@ def load_checkpoint(
     Reads the .npz files of the original (both generations of names), of AugReg, of big_vision and
     of BiT, the safetensors of Hugging Face and of timm, and models saved with `model.save`. The
     format is recognized from the arrays' names. Position embeddings of another image size are
-    resized, corners aligned, by `keras_vit.checkpoints.resized_positions_and_patches`.
+    resized, corners aligned, by `keras_vit.checkpoints.resized_positions_and_patches`. A prefix
+    that all names have is taken off. With a head come the class names and the activation that a
+    `.keras` file or a config.json states.
 
     Args:
         model: a `VisionTransformer` or `ResNetV2`.
@@ -91,18 +107,18 @@ def load_checkpoint(
         mean: (r, g, b) in units of [0, 1], of a safetensors file: it was made for images
             (rgb - mean) / std. None: as timm's config.json or Hugging Face's
             preprocessor_config.json beside the file says. The model still takes [-1, 1]; loading
-            folds the difference into its patch embedding.
-        std: (r, g, b), as `mean`.
+            folds the difference into its patch embedding. One number is that of all colors.
+        std: as `mean`.
         flexible: bool, whether a patch kernel of another size is resized, and positions with it,
             as FlexiViT does: `keras_vit.checkpoints.resized_positions_and_patches.resize_kernel`.
 
     Raises:
         FileNotFoundError: if there is no such file, nor such a name.
         DownloadError: if a download fails.
-        CheckpointError: if the file is damaged, if the normalization of a safetensors file is not
-            known, or is given for another, if arrays are missing, left over
-            or of another shape, if one holds a NaN or an infinity, or if a name
-            in `skip` is no array's. The model is unchanged.
+        CheckpointError: if the file is damaged, or of another kind, such as a pickle or an
+            adapter, if the normalization of a safetensors file is not known, or is given for
+            another, if arrays are missing, left over or of another shape, if one holds a NaN or an
+            infinity, or if a name in `skip` is no array's. The model is unchanged.
         ValueError: if the model, or that of the file, was quantized.
 
     Warns:
@@ -177,18 +193,45 @@ def _open(model, path, position_grid=None, mean=None, std=None, flexible=False):
             f"{layout.title}, whose models take [-1, 1]. Leave them out. Nothing was loaded."
         )
     resized.convert_patches(source, layout, model, normalization, flexible)
-    return _File(source, layout, layout.file_arrays(weights), grid, flexible, is_published)
+    arrays, stated = layout.file_arrays(weights), _of_config(source.config)
+    absent = "|".join(parts for key, parts in _BIASES.items() if stated.get(key) is False)
+    for array in arrays:
+        if absent and re.fullmatch(rf"Transformer/.*/({absent})/bias", array.names[1]):
+            source.arrays.setdefault(array.name, np.zeros(array.shape, np.float32))
+    return _File(source, layout, arrays, grid, flexible, is_published)
 
 
 def _layout_of(source, grid):
-    for make in FORMATS:
-        layout = make.detect(source.shapes, grid)
-        if layout is not None:
+    """Returns the layout of a file; takes off a prefix of all names, as wrappers of models add."""
+    for marks, refusal in _REFUSED.items():
+        refused = [name for name in source.arrays if re.search(marks, name)]
+        if refused:
+            raise CheckpointError(f"{source.path} {refusal}", left_over=refused)
+    prefixes = {name[: m.end()] for name in source.arrays for m in re.finditer(r"^|\.", name)}
+    found: list[str] = []
+    for prefix in sorted(prefixes):
+        if prefix.startswith(tuple(found)):
+            continue
+        own = {n[len(prefix) :]: a for n, a in source.arrays.items() if n.startswith(prefix)}
+        shapes = {name: array.shape for name, array in own.items()}
+        layout = next(filter(None, (make.detect(shapes, grid) for make in FORMATS)), None)
+        if layout and len(own) == len(source.arrays):
+            source.arrays = own
             return layout
-    some = ", ".join(sorted(source.shapes)[:5]) or "none"
+        if layout:
+            found.append(prefix)
+    if found:
+        others = [name for name in source.arrays if not name.startswith(tuple(found))]
+        raise CheckpointError(
+            f"Expected a prefix that all names have, or none. Received: {source.path}, with "
+            f"{some(found)} before a model's names, and {some(others) or 'no others'}"
+            ". Write the arrays of one model without the prefix. Nothing was loaded.",
+            left_over=others,
+        )
     raise CheckpointError(
         f"{source.path} is in no known format. Expected the arrays of "
-        f"{', '.join(layout.title for layout in FORMATS)}. Its first arrays are: {some}"
+        f"{', '.join(layout.title for layout in FORMATS)}. Its first arrays are: "
+        f"{some(sorted(source.shapes)) or 'none'}"
     )
 
 
@@ -220,18 +263,15 @@ def _assign(model, file, skip, path):
         model.class_names = classes
     for name in OF_HEAD if _HEADS & loaded else ():
         stated, own = file.source.own.get(name), getattr(model, name)
-        if stated and stated != own:
+        fits = name != "class_names" or len(stated or ()) == model.arguments["num_classes"]
+        if stated and stated != own and fits:
             if own and name == "class_names":
                 warnings.warn(
-                    f"The head of {file.source.path} stands for {_some(stated)}: these are the "
-                    f"model's classes now. They were {_some(own)}.",
+                    f"The head of {file.source.path} stands for {some(stated)}: these are the "
+                    f"model's classes now. They were {some(own)}.",
                     stacklevel=3,
                 )
             setattr(model, name, stated)
-
-
-def _some(names):
-    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
 
 def _check_skip(file, skip):
@@ -285,6 +325,9 @@ def _fitting(model, file, arrays, skip):
 
 
 def _advice(file, names):
+    kind = file.source.config.get("model_type", "vit")
+    if kind not in _MODEL_TYPES:
+        return f"config.json says model_type={kind!r}, which is another architecture."
     parts = [part for part in _OPTIONAL if file.is_in((part,), *names)]
     if all(file.is_in(parts, name) for name in names):
         spelled = ", ".join(f'"{part}"' for part in parts)
@@ -340,7 +383,7 @@ def _compare_stated_arguments(model, source, row, layout):
             than that of the format, where nothing states one.
     """
     origin = row.path if row else f"The configuration of {source.path}"
-    stated = source.own or _of_config(source.config)
+    stated = {**_of_config(source.config), **source.own}
     if row:
         stated = _of_model(row.model) | dict(row.arguments)
     differing = {

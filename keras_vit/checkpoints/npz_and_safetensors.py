@@ -4,7 +4,7 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.weights_of_model import weights_of
+from keras_vit.imagenet_classes import require_class_name
 from keras_vit.models.inner_layers import require_unquantized
 from keras_vit.unpacking import open_archive
 
@@ -25,8 +26,38 @@ STATED = (
     "position_placement",
     "pool_padding",
 )
-# A saved model says these of its head, and with the head they go to the model that loads it.
+# A saved model or a config.json says these of the head: they go with it to the model that loads it.
 OF_HEAD = ("class_names", "activation")
+
+# What files of other kinds are, by how they begin, and how to get a checkpoint out of them.
+_OTHER_KINDS = {
+    rb"\Z|PK\x05\x06": "nothing: it is empty. Download or write it again",
+    rb"version https://git-lfs": "a pointer of Git LFS. Fetch the file: git lfs pull",
+    rb"\s*<": "a page of the web. Download the file itself, for which you may have to log in",
+    rb'\s*[{\[]\s*["\]}]': "JSON. If it describes a model, pass its folder",
+    rb"\x80[\x02-\x05]": "a pickle, which can run code. If you trust it: numpy.savez of its arrays",
+    rb"\x93NUMPY": "a single array. Write all arrays, by name, with numpy.savez",
+    rb"\x89HDF": "HDF5. Load it with the model's load_weights, then model.save to a .keras file",
+    rb"\x1f\x8b|BZh|\xfd7zXZ|\x28\xb5\x2f\xfd|7z\xbc\xaf|(?s:.{257}ustar)": "packed: unpack it",
+    rb"[\x80-\x8f\xde\xdf](?s:.{2}|.{4})?[\xa1-\xbf\xd9]": "msgpack. Write it with numpy.savez as "
+    "flax.traverse_util.flatten_dict(flax.serialization.msgpack_restore(bytes), sep='/')",
+}
+# Statements that make a file of arrays of a pickle, for those who trust it.
+_TORCH_LINES = """import torch, safetensors.torch;
+all = torch.load({0!r}, 'cpu', weights_only=True); arrays = next((each for each in all.values() \
+if isinstance(each, dict) and any(map(torch.is_tensor, each.values()))), all);
+safetensors.torch.save_file({{name: array.clone().contiguous() for name, array in arrays.items() \
+if torch.is_tensor(array)}}, {1!r})"""
+_NUMPY_LINES = """import numpy;
+all = dict(numpy.load({0!r}, allow_pickle=True)); \
+arrays = all['arr_0'].item() if [*all] == ['arr_0'] else all;
+numpy.savez({1!r}, **{{name: numpy.array(array.tolist(), 'f4') if array.dtype == object else array \
+for name, array in arrays.items()}})"""
+
+ADAPTER = (
+    "holds an adapter: changes beside the weights. Merge them: peft.PeftModel.from_pretrained("
+    "model, folder).merge_and_unload().save_pretrained(another_folder). Nothing was loaded."
+)
 
 # Rows and columns of a grid of patches.
 Grid = tuple[int, int]
@@ -67,7 +98,7 @@ class Source:
     grid: Grid | None = None
     # The config.json beside it.
     config: Mapping[str, Any] = field(default_factory=dict)
-    # Of a saved model its `STATED` arguments, classifier, and `OF_HEAD`.
+    # `OF_HEAD`; of a saved model its `STATED` arguments and its classifier too.
     own: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -91,18 +122,42 @@ def open_source(path: str | os.PathLike) -> Source:
     if path.is_dir():
         return _open_directory(path)
     with open(path, "rb") as file:
-        start = file.read(9)
+        start = file.read(262)
         if start[:4] == b"PK\x03\x04":
             with _reading(path), open_archive(file) as archive:
-                if "model.weights.h5" in archive.namelist():
+                names = archive.namelist()
+                if "model.weights.h5" in names:
                     return _keras_source(path)
+                if any(name.endswith(".pkl") for name in names):
+                    raise _pickled(path, _TORCH_LINES, ".safetensors")
+                if not all(name.endswith(".npy") for name in names):
+                    raise _unread(path, f"an archive of {some(names)}. Unpack it")
                 return _npz_source(path, archive)
-    if start[8:] == b"{":
+    if start[4:9] == b"\0\0\0\0{":
         return _safetensors_source([path])
-    raise CheckpointError(
-        f"{path} is not a checkpoint, or it is damaged at its start. Expected a .npz, "
-        f".safetensors or .keras file; received one that starts with {start[:8]!r}. Pickled "
-        "files (.pt, .pth, .pkl) can run code when they are opened and are not read."
+    if start[:4] == b"\x80\x02\x8a\n":
+        raise _pickled(path, _TORCH_LINES, ".safetensors")
+    kinds = (kind for beginning, kind in _OTHER_KINDS.items() if re.match(beginning, start))
+    raise _unread(path, next(kinds, f"one that starts with {start[:8]!r}, or is damaged there"))
+
+
+def some(names: Sequence[str]) -> str:
+    """Returns the first names, for a message."""
+    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
+
+
+def _unread(path, received):
+    return CheckpointError(
+        f"{path} is not a checkpoint. Expected a .npz, .safetensors or .keras file, or the folder "
+        f"of one. Received: {received}."
+    )
+
+
+def _pickled(path, lines, suffix):
+    target = path.with_name(f"{path.stem}-converted{suffix}")
+    return CheckpointError(
+        f"{path} holds pickles, which can run code when they are opened, and is not read. If you "
+        f"trust it, convert it:\n{lines.format(str(path), str(target))}"
     )
 
 
@@ -114,18 +169,20 @@ def _npz_source(path, archive):
         if name in arrays:
             raise CheckpointError(f"{path} is damaged: it has two arrays called {name}.")
         with _reading(path, name), archive.open(member) as file:
-            arrays[name] = _array(file)
+            arrays[name] = _array(file, path)
     return Source(path, arrays, (int(stated[1]), int(stated[2])) if stated else None)
 
 
-def _array(file):
+def _array(file, path):
     """Reads a .npy file; takes no more memory than the file, whatever its header claims."""
     first = np.lib.format.read_magic(file) == (1, 0)
     read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
     shape, is_fortran, dtype = read(file)
     if min(shape, default=0) < 0:
         raise ValueError(f"its shape is {shape}")
-    array = np.frombuffer(file.read(), dtype)  # refuses pickled objects
+    if dtype.hasobject:
+        raise _pickled(path, _NUMPY_LINES, ".npz")
+    array = np.frombuffer(file.read(), dtype)
     # NumPy has no bfloat16: its two bytes come back as an opaque type.
     if dtype.kind == "V" and dtype.itemsize == 2 and dtype.fields is None:
         array = (array.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
@@ -158,8 +215,8 @@ def _safetensors_source(paths, files=None):
                 is_float = kind in ("F16", "BF16", "F32", "F64")
                 arrays[name] = array.astype(np.float32, copy=False) if is_float else array
     with _reading(paths[0].with_name("config.json")):
-        grid = _grid_of_config(config, arrays)
-    return Source(paths[0], arrays, grid, config)
+        grid, own = _grid_of_config(config, arrays), _head_of_config(config)
+    return Source(paths[0], arrays, grid, config, own)
 
 
 def _keras_source(path):
@@ -181,19 +238,23 @@ def _keras_source(path):
 
 
 def _open_directory(path):
-    if (path / "model.keras").exists():
-        return open_source(path / "model.keras")
-    if (path / "model.safetensors").exists():
-        return _safetensors_source([path / "model.safetensors"])
+    names = sorted(os.listdir(path))
+    if "adapter_config.json" in names:
+        raise CheckpointError(f"{path} {ADAPTER}")
+    for name in ("model.keras", "model.safetensors"):
+        if name in names:
+            return open_source(path / name)
     index = json_beside(path / "model.safetensors", "model.safetensors.index.json")
     if index is not None:
         with _reading(path / "model.safetensors.index.json"):
             files = index["weight_map"]
             names = sorted({Path(file).name for file in files.values()})
             return _safetensors_source([path / name for name in names], files)
+    if "pytorch_model.bin" in names:
+        return open_source(path / "pytorch_model.bin")
     raise CheckpointError(
         f"{path} holds no checkpoint. Expected a directory with model.keras, model.safetensors "
-        "or model.safetensors.index.json."
+        f"or model.safetensors.index.json. Received: {some(names) or 'none'}."
     )
 
 
@@ -236,7 +297,8 @@ def _grid_of_config(config, arrays):
             raise ValueError(f"image_size={image} and patch_size={patch} are no grid")
         grid = sides[0] // sides[2], sides[1] // sides[3]
         return grid if isinstance(image, list) or fits(grid) else None
-    kernel = arrays.get("patch_embed.proj.weight")
+    # Under any prefix.
+    kernel = next((a for n, a in arrays.items() if n.endswith("patch_embed.proj.weight")), None)
     if np.ndim(kernel) != 4:
         return None
     # timm states the size of pre-training too, which the table need not have.
@@ -249,6 +311,20 @@ def _grid_of_config(config, arrays):
             if fits((rows, columns)):
                 return rows, columns
     return None
+
+
+def _head_of_config(config):
+    """Returns the `OF_HEAD` that Hugging Face's configuration, or timm's, states whole."""
+    labels = config.get("id2label") or dict(enumerate(config.get("label_names") or ()))
+    labels = {int(index): " ".join(str(name).split()) for index, name in labels.items()}
+    names = tuple(labels.get(index) for index in range(len(labels)))
+    # transformers calls classes that have no names LABEL_0 and so on.
+    if not all(names) or "LABEL_0" in names:
+        names = ()
+    for name in names:
+        require_class_name(name, "config.json")
+    several = config.get("problem_type") == "multi_label_classification"
+    return {"class_names": names, "activation": "sigmoid" if several else None}
 
 
 def _pair(sides):

@@ -24,7 +24,7 @@ PREPROCESSOR = "preprocessor_config.json"
 
 
 def normalization_of(
-    source: Source, mean: Sequence[float] | None, std: Sequence[float] | None
+    source: Source, mean: Sequence[float] | float | None, std: Sequence[float] | float | None
 ) -> np.ndarray:
     """Returns the normalization of a PyTorch-format file: the caller's, or that of its folder.
 
@@ -72,7 +72,8 @@ def _of_preprocessor(config, source):
 
 def _checked(mean, std, origin, source, unit=1.0):
     try:
-        values = np.array([mean, std], np.float64)
+        # One number is that of all three colors.
+        values = np.array([[v] * 3 if np.ndim(v) == 0 else v for v in (mean, std)], np.float64)
     except (TypeError, ValueError):
         values = np.empty(0)
     if values.shape != (2, 3) or not np.isfinite(values).all() or values[1].min() <= 0:

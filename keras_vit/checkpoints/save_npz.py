@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_vit.checkpoints.npz_file_layouts import BiTLayout, Layout
 from keras_vit.checkpoints.weights_of_model import weights_of
-from keras_vit.hidden_folder import hidden_folder
+from keras_vit.hidden_folder import hidden_folder, writing
 from keras_vit.models.inner_layers import require_unquantized
 from keras_vit.models.vision_transformer import VisionTransformer
 
@@ -24,7 +24,7 @@ def save_checkpoint(
 
     Args:
         model: a `VisionTransformer` or `ResNetV2`.
-        path: where to write; exactly this name.
+        path: where to write; exactly this name. Folders around it are made.
         layout: a `keras_vit.checkpoints.Layout` or `BiTLayout`; by default that of
             the file the model was loaded from, or else the original's.
 
@@ -56,7 +56,8 @@ def save_checkpoint(
             if grid is not None:
                 # The layout has no array for this, and other readers ignore it.
                 archive.comment = f"position grid {grid[0]}x{grid[1]}".encode()
-        os.replace(temporary, path)
+        with writing(path):
+            os.replace(temporary, path)
 
 
 def _layout_of(model):

@@ -66,6 +66,7 @@ def test_bad_use_is_one_line(words, message, capsys, monkeypatch):
 def test_killed_resumed_and_evaluated(part, tmp_path):
     found = dict(rehearse(tmp_path, part, epochs=3, batch_size=32))
     assert found["images written"].startswith(f"{1_281_167 // part + 50_000 // part:,} in")
+    assert found["first row of metrics"].endswith(f" s, {1_281_167 // part // 320} steps")
     assert found["evaluated"].startswith(f"{50_000 // part:,} images, top-1 ")
     # Planted classes are learned: chance is a tenth at most.
     assert float(found["evaluated"].split("top-1 ")[1].split()[0]) > 20

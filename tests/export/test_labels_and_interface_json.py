@@ -78,3 +78,13 @@ def test_labels_must_fit_the_head(tiny, tmp_path, labels, message):
         with pytest.raises(ValueError, match=message):
             write(tiny, tmp_path / "m", labels=labels)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_lost_its_end_is_not_one_without_texts(make_vit, tmp_path):
+    file = export.to_tflite(make_vit(num_layers=1), tmp_path / "m.tflite", labels=LABELS)
+    file.write_bytes(file.read_bytes()[:-100])
+    for read in (labels_of, interface_of):
+        with pytest.raises(ValueError, match="the end of the file is missing"):
+            read(file)
+    file.write_bytes(b"TFL3" * 20)
+    assert labels_of(file) is None and interface_of(file) == {}

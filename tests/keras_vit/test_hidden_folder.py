@@ -1,5 +1,8 @@
+import errno
 import os
 import tempfile
+import threading
+from unittest import mock
 
 import pytest
 
@@ -26,6 +29,22 @@ def test_the_next_one_removes_what_a_killed_process_left(tmp_path, name):
     assert not os.listdir(tmp_path)
 
 
+def test_folders_around_it_are_made_and_a_refusal_names_them(tmp_path, monkeypatch):
+    with hidden_folder(tmp_path / "new" / "deep" / "model.npz") as folder:
+        assert folder.parent == tmp_path / "new" / "deep"
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file" / "m.npz", tmp_path / "file" / "deep" / "m.npz"):
+        with pytest.raises(
+            NotADirectoryError, match=rf"^{tmp_path}/file is a file\. Name a directory"
+        ):
+            hidden_folder(path).__enter__()
+    refused = OSError(errno.EROFS, "Read-only file system", "elsewhere")
+    monkeypatch.setattr(tempfile, "mkdtemp", mock.Mock(side_effect=refused))
+    message = rf"^{tmp_path} cannot be written: Read-only file system\. Name another folder, or all"
+    with pytest.raises(PermissionError, match=message):
+        hidden_folder(tmp_path / "m.npz").__enter__()
+
+
 def test_one_that_another_process_removed_is_made_again(tmp_path, monkeypatch):
     lost = iter([str(tmp_path / "lost"), str(tmp_path / "kept")])
     (tmp_path / "kept").mkdir()
@@ -33,6 +52,17 @@ def test_one_that_another_process_removed_is_made_again(tmp_path, monkeypatch):
     with hidden_folder(tmp_path / "model.npz") as folder:
         assert folder.name == "kept" and folder.is_dir()
     assert not os.listdir(tmp_path)
+
+
+def test_a_new_one_waits_for_the_process_that_looks_at_it(tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+    (tmp_path / "new").mkdir()
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda *arguments: str(tmp_path / "new"))
+    file, done = os.open(tmp_path / "new", os.O_RDONLY), []
+    fcntl.flock(file, fcntl.LOCK_EX)
+    threading.Timer(0.3, lambda: (done.append(True), os.close(file))).start()
+    with hidden_folder(tmp_path / "model.npz"):
+        assert done
 
 
 def test_what_was_moved_aside_gets_its_name_back_unless_that_is_taken(tmp_path):
@@ -50,6 +80,8 @@ def test_names_that_are_others_own_stay_and_all_stays_without_locks(tmp_path, mo
     names = {".model.npz", "a.abcdefgh.unfinished", ".model.abc.unfinished", ".unfinished"}
     for name in names:
         (tmp_path / name).mkdir()
+    (tmp_path / ".notes.abcdefgh.unfinished").write_text("a file is none of ours")
+    names.add(".notes.abcdefgh.unfinished")
     remove_unfinished(tmp_path)
     assert set(os.listdir(tmp_path)) == names
     remove_unfinished(tmp_path / "missing")

@@ -288,7 +288,9 @@ def _indexed(path, size):
 
 
 def _cached_scan(path, stat):
-    key = hashlib.sha256(f"{path}\0{stat.length}\0{stat.mtime_nsec}".encode()).hexdigest()
+    # TensorFlow tells the second of the last change.
+    changed = size_and_time(path)[1] or stat.mtime_nsec
+    key = hashlib.sha256(f"{path}\0{stat.length}\0{changed}".encode()).hexdigest()
     cache = cache_folder("record_offsets") / f"{key}.npy"
     with contextlib.suppress(Exception):
         found = _load(os.fspath(cache))

@@ -20,6 +20,8 @@ UPRIGHT = "turned as its EXIF orientation says"
 # Name of a format of files; the other that is read is "tfrecord".
 ARRAY_RECORD = "array_record"
 INFO = "dataset_info.json"
+# As TFDS writes it; of a copy, 03.0.0, nothing is read.
+_VERSION = re.compile(r"(0|[1-9][0-9]*)(\.(0|[1-9][0-9]*)){2}")
 
 
 class NotPreparedError(FileNotFoundError):
@@ -166,6 +168,6 @@ def _versions(folder: pathlib.Path, pattern: str) -> list[pathlib.Path]:
     found = [
         child
         for child in (folder.iterdir() if folder.is_dir() else ())
-        if re.fullmatch(r"\d+\.\d+\.\d+", child.name) and fnmatch.fnmatchcase(child.name, pattern)
+        if _VERSION.fullmatch(child.name) and fnmatch.fnmatchcase(child.name, pattern)
     ]
     return sorted(found, key=lambda child: [int(part) for part in child.name.split(".")])

@@ -217,7 +217,6 @@ def write(
             # Hidden files are not sent.
             shutil.move(store(local.with_name(".written")), local)
     else:
-        target.parent.mkdir(parents=True, exist_ok=True)
         with hidden_folder(target) as scratch:
             written = store(scratch)
             try:

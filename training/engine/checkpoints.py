@@ -6,11 +6,13 @@ whole arrays by their names, and what a process holds of a divided one as `NAME@
 """
 
 import concurrent.futures
+import contextlib
 import hashlib
 import json
 import logging
 import os
 import pathlib
+import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +27,8 @@ from ..errors import TrainingError, first_line
 logger = logging.getLogger("keras_vit")
 
 _PREFIX = "checkpoint-"
+# Names that are written here, of unfinished and damaged states too; others are of somebody else.
+OURS = re.compile(rf"(\.|damaged-|){_PREFIX}(0|[1-9][0-9]*)")
 _MANIFEST = "manifest.json"
 # Errors of reading a damaged state.
 _DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError)
@@ -105,8 +109,8 @@ class Checkpoints:
         Raises:
             TrainingError: if there are states and each is damaged.
         """
-        for unfinished in self.directory.glob(f".{_PREFIX}*"):
-            shutil.rmtree(unfinished)
+        for unfinished in steps(self.directory, "."):
+            _remove(self._path(unfinished, "."))
         damaged: list[pathlib.Path] = []
         for step in reversed(steps(self.directory)):
             path = self._path(step)
@@ -125,7 +129,7 @@ class Checkpoints:
             for old in damaged:
                 aside = old.with_name(f"damaged-{old.name}")
                 # Of the same step, when that was damaged before.
-                shutil.rmtree(aside, ignore_errors=True)
+                _remove(aside)
                 old.rename(aside)
             self.saved_step = step
             return step
@@ -167,10 +171,12 @@ class Checkpoints:
             future.result()
         except (OSError, SafetensorError) as error:
             shutil.rmtree(self._path(step, "."), ignore_errors=True)
+            failure = f"The checkpoint of step {step} cannot be written to {self.directory}"
+            if self.saved_step == step:
+                failure = f"Checkpoints before step {step} cannot be removed from {self.directory}"
             raise TrainingError(
-                f"The checkpoint of step {step} cannot be written to {self.directory}: "
-                f"{first_line(error)}. {self.last_good()} "
-                "Make room and run the same command again."
+                f"{failure}: {first_line(error)}. {self.last_good()} Make room, or let the folder "
+                "be changed, and run the same command again."
             ) from error
 
     def last_good(self) -> str:
@@ -204,19 +210,28 @@ class Checkpoints:
         content = {"step": step, "arrays": described, "parts": digests}
         (staging / _MANIFEST).write_text(_signed(content))
         staging.rename(path)
-        for old in steps(self.directory)[: -self._keep]:
+        self.saved_step = step
+        # A later one was put there meanwhile.
+        for old in [each for each in steps(self.directory) if each <= step][: -self._keep]:
             # Hidden first, as a state that is half removed would look damaged.
-            shutil.rmtree(self._path(old).rename(self._path(old, ".")))
+            with contextlib.suppress(FileNotFoundError):
+                _remove(self._path(old).rename(self._path(old, ".")))
 
     def _path(self, step, prefix=""):
         return self.directory / f"{prefix}{_PREFIX}{step}"
 
 
-def steps(directory: str | os.PathLike) -> list[int]:
-    """Returns the steps of the states in a folder, in order."""
-    folders = (path for path in pathlib.Path(directory).glob(f"{_PREFIX}*") if path.is_dir())
-    numbers = (path.name.removeprefix(_PREFIX) for path in folders)
-    return sorted(int(number) for number in numbers if number.isdecimal())
+def steps(directory: str | os.PathLike, kind: str = "") -> list[int]:
+    """Returns the steps of the states in a folder, in order; of unfinished ones for `kind` "."."""
+    folders = (path for path in pathlib.Path(directory).glob("*") if path.is_dir())
+    found = filter(None, (OURS.fullmatch(path.name) for path in folders))
+    return sorted(int(each[2]) for each in found if each[1] == kind)
+
+
+def _remove(path):
+    """Removes a state, unless it is gone; of one that stands elsewhere, the link."""
+    with contextlib.suppress(FileNotFoundError):
+        path.unlink() if path.is_symlink() else shutil.rmtree(path)
 
 
 def read(directory: str | os.PathLike, step: int) -> dict[str, Shards]:

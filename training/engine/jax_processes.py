@@ -1,5 +1,6 @@
 """The processes of a job: joining them, and noticing that one is gone."""
 
+import collections
 import contextlib
 import ctypes
 import os
@@ -12,7 +13,7 @@ import jax
 from jax.experimental import multihost_utils
 from ml_collections import ConfigDict
 
-from ..errors import UsageError
+from ..errors import Disagreement, UsageError
 from .engine_interface import gather_text
 from .worker_watch import SECONDS_TO_NAME_THE_LOST, Watch
 
@@ -79,7 +80,7 @@ def join(config: ConfigDict) -> Job | None:
         The job, or None if there is no other process.
 
     Raises:
-        UsageError: if the processes cannot be joined as described.
+        UsageError: if the processes cannot be joined as described, or have unequal devices.
     """
     processes = config.processes
     if not processes.coordinator and "," not in os.environ.get("TPU_WORKER_HOSTNAMES", ""):
@@ -105,6 +106,13 @@ def join(config: ConfigDict) -> Job | None:
             "Expected process 0 at config.processes.coordinator and every index below "
             "config.processes.count started once."
         ) from error
+    devices = collections.Counter(each.process_index for each in jax.devices())
+    if len({*devices.values()}) > 1:
+        counts = ", ".join(f"{devices[each]} in process {each}" for each in sorted(devices))
+        raise Disagreement(
+            f"Expected every process to have as many devices as the others. Received: {counts}. "
+            "CUDA_VISIBLE_DEVICES says which a process has."
+        )
     return Job(config.peer_timeout, host) if jax.process_count() > 1 else None
 
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from ..data import Dataset, Split
 from ..data.preprocessing.parse_operations import parse
+from ..errors import first_line
 from ..io.atomic import atomic_file
 from ..io.printed_table import Table
 from ..io.progress_bar import track
@@ -284,8 +285,11 @@ def evaluate(
             split.require_unchanged()
             # An image that was left out may be read next time.
             if cache is not None and not (split.left_out and split.left_out.examples):
-                with atomic_file(pathlib.Path(cache, name)) as temporary:
-                    np.savez(temporary, features=features, labels=labels, key=np.array(key))
+                try:
+                    with atomic_file(pathlib.Path(cache, name)) as temporary:
+                        np.savez(temporary, features=features, labels=labels, key=np.array(key))
+                except OSError as error:
+                    logger.warning("Features are not kept: %s", first_line(error))
         return found
 
     return evaluate_features(

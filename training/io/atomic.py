@@ -5,7 +5,7 @@ import os
 import pathlib
 from collections.abc import Iterator
 
-from keras_vit.hidden_folder import REPLACED, hidden_folder
+from keras_vit.hidden_folder import REPLACED, hidden_folder, writing
 
 from .paths import any_path, is_remote
 
@@ -26,14 +26,14 @@ def atomic_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
             yield temporary
         return
     path = pathlib.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():
         raise IsADirectoryError(f"Expected the name of a file to write. Received: {path}")
     with hidden_folder(path) as folder:
         temporary = folder / path.name
         try:
             yield temporary
-            os.replace(temporary, path)
+            with writing(path):
+                os.replace(temporary, path)
         except OSError as error:
             if str(error.filename) == str(temporary):
                 error.filename = str(path)
@@ -54,7 +54,6 @@ def atomic_directory(path: str | os.PathLike, marker: str) -> Iterator[pathlib.P
         OSError: if the folder around it cannot be written.
     """
     path = pathlib.Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     replaceable = path.is_dir() and ((path / marker).exists() or not any(path.iterdir()))
     if path.exists() and not replaceable:
         raise FileExistsError(
@@ -66,9 +65,10 @@ def atomic_directory(path: str | os.PathLike, marker: str) -> Iterator[pathlib.P
         try:
             written.mkdir()
             yield written
-            if path.exists():
-                os.replace(path, replaced)
-            os.replace(written, path)
+            with writing(path):
+                if path.exists():
+                    os.replace(path, replaced)
+                os.replace(written, path)
         finally:
             if replaced.exists() and not path.exists():
                 os.replace(replaced, path)

@@ -12,6 +12,8 @@ import uuid
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING, Any
 
+from keras_vit.hidden_folder import make_folder, writing
+
 from ..errors import TrainingError, UsageError
 from . import remote_stores
 from .paths import any_path, is_remote, read_path
@@ -44,8 +46,8 @@ def lock(folder: "str | os.PathLike | epath.Path") -> contextlib.AbstractContext
         folder: made if it does not exist, and removed at the end if it was and is empty.
 
     Raises:
-        UsageError: on entering, if another process has it, naming that, or it is a file.
-        OSError: if the folder cannot be made or written.
+        UsageError: on entering, if another process has it, naming that.
+        OSError: if the folder cannot be made or written, as `hidden_folder.writing`.
         TrainingError: if the store does not answer.
     """
     return _lock_in_store(any_path(folder)) if is_remote(folder) else _lock_here(folder)
@@ -59,13 +61,10 @@ def _lock_here(folder: str | os.PathLike) -> Iterator[None]:
     try:
         while file is None:
             missing = [each for each in path.parents if not each.exists()]
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-            except (FileExistsError, NotADirectoryError) as error:
-                raise UsageError(f"{error.filename} is a file. Name a directory.") from error
+            make_folder(path.parent)
             made += missing
             # Whoever releases the folder removes it and the file.
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError), writing(path.parent):
                 file = _locked_file(path)
         file.truncate(0)
         file.write(_this_process())

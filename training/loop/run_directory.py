@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import pathlib
+import re
 import struct
 import zipfile
 from collections.abc import Iterable, Mapping
@@ -35,6 +36,8 @@ logger = logging.getLogger("keras_vit")
 
 METRICS = ("step", "loss", "learning_rate", "gradient_norm", "images_per_second")
 METRICS += ClassificationEvaluator.names
+# As TensorFlow names the files of `tensorboard`: copies have other names.
+EVENTS = re.compile(r"events\.out\.tfevents\.\d+\..+\.v2", re.DOTALL)
 # As `tf.summary.scalar`, which needs the package tensorboard, writes it; 1 is DATA_CLASS_SCALAR.
 _SCALAR = tf.compat.v1.SummaryMetadata(
     plugin_data=tf.compat.v1.SummaryMetadata.PluginData(plugin_name="scalars"), data_class=1
@@ -240,7 +243,7 @@ def drop_events_after(folder: str | os.PathLike, step: int) -> None:
     """
     folder = pathlib.Path(folder)
     remove_unfinished(folder)
-    for file in folder.glob("events.out.tfevents.*"):
+    for file in filter(lambda each: EVENTS.fullmatch(each.name), folder.glob("*")):
         records, damaged = [], False
         try:
             for record in tf.data.TFRecordDataset(str(file)):

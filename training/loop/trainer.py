@@ -17,7 +17,7 @@ from ..data.opened_dataset import RunData, warn_of_trained
 from ..engine import create_engine
 from ..engine.engine_interface import Engine
 from ..engine.update import Report, supervised
-from ..errors import Diverged, Interrupted, TrainingError, UsageError
+from ..errors import Diverged, Interrupted, TrainingError, UsageError, first_line
 from ..evaluators.base import Evaluator, create_evaluators
 from ..evaluators.few_shot import open_task
 from ..evaluators.load_keras_model import load_model, runs_behind
@@ -175,8 +175,8 @@ class _Run:
                 return self._train(stop_request)
         except OSError as error:
             raise TrainingError(
-                f"A file of the run cannot be written after step {engine.step}: {error}. "
-                f"{engine.last_good()}"
+                f"A file of the run cannot be written after step {engine.step}: "
+                f"{first_line(error)}. {engine.last_good()}"
             ) from error
 
     def _train(self, stop_request):

@@ -7,6 +7,7 @@ import json
 import logging
 import math
 import pathlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 
 from ml_collections import ConfigDict
@@ -18,6 +19,8 @@ from ..io.paths import read_path
 from ..reporting.metrics_csv import read_metrics
 
 RESULT = "result.json"
+# Files of a run that it would go on from, or that say what it trained.
+_WRITTEN = re.compile(r"config\.json|metrics\.csv|(model|best)\.keras|report\.html|evaluation\.npz")
 # The digest of the weights that all runs of a protocol begin from.
 _BEGUN: contextvars.ContextVar[str] = contextvars.ContextVar("begun", default="")
 
@@ -103,9 +106,9 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
     from etils import epath
 
     from ..config import schema
+    from ..engine import checkpoints
     from ..evaluators.load_keras_model import read_run_config
-    from ..io import remote_stores
-    from ..loop import trainer
+    from ..loop import run_directory, trainer
 
     if config.strategy == "multiworker" or config.processes.count > 1:
         raise UsageError(
@@ -132,7 +135,9 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
         try:
             dataset.require_unchanged()
         except TrainingError:
-            remote_stores.remove(epath.Path(workdir))
+            _remove(epath.Path(workdir) / "checkpoints", checkpoints.OURS)
+            _remove(epath.Path(workdir) / "tensorboard", run_directory.EVENTS)
+            _remove(epath.Path(workdir), _WRITTEN)
             raise
 
     def train() -> dict:
@@ -166,8 +171,19 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
     require_start(kept["checkpoint"])
     accept = wanted["data_changed"] == "accept"
     fingerprint.require_same(kept["data"], data, str(workdir), accept, finished=True)
-    remote_stores.remove(epath.Path(workdir / "checkpoints"))
+    _remove(epath.Path(workdir) / "checkpoints", checkpoints.OURS)
     return RunResult(**kept["result"])
+
+
+def _remove(folder, names):
+    """Removes what runs write in a folder, all that `names` match, and an empty folder."""
+    from ..io import remote_stores
+
+    there = read_path(folder, lambda: [*folder.iterdir()] if folder.is_dir() else [])
+    for path in filter(lambda each: names.fullmatch(each.name), there):
+        remote_stores.remove(path)
+    if all(names.fullmatch(each.name) for each in there):
+        remote_stores.remove(folder)
 
 
 def computed_once(

@@ -61,6 +61,10 @@ def build_model(
             if not skip and class_names:
                 _require_classes(pathlib.Path(file), list(class_names))
             keras_vit.load_checkpoint(model, file, skip=skip)
+        known, names = model.class_names or (), tuple(class_names or ())
+        # Foreign heads may spell classes in another way than the data set.
+        if not skip and known != names and sorted(known) == sorted(names):
+            raise _other_classes(config.checkpoint, known, names)
     model.preprocessing, model.activation = config.eval_preprocess or None, config.loss
     if class_names and len(class_names) == model.arguments["num_classes"]:
         model.class_names = class_names
@@ -80,11 +84,15 @@ def _require_classes(checkpoint, class_names):
     with damage_named(f"{file} is damaged", "Save the model again, with model.save()."):
         known = saved_config(file)["config"].get("class_names")
     if known and list(known) != class_names:
-        raise UsageError(
-            f"Expected the classes of the head of {checkpoint}, in its order: {', '.join(known)}. "
-            f"Received: {', '.join(class_names)}. Train a new head with "
-            "--config.checkpoint_head=new, or give the folders these names."
-        )
+        raise _other_classes(checkpoint, known, class_names)
+
+
+def _other_classes(checkpoint, known, class_names):
+    return UsageError(
+        f"Expected the classes of the head of {checkpoint}, in its order: {', '.join(known)}. "
+        f"Received: {', '.join(class_names)}. Train a new head with "
+        "--config.checkpoint_head=new, or give the folders these names."
+    )
 
 
 def depths(model: keras.Model) -> dict[str, int]:

@@ -85,8 +85,12 @@ def test_signatures_take_floats_integers_and_files(model, module, images, logits
     answers = of_floats(images=tf.constant(images))
     np.testing.assert_allclose(answers["logits"], logits, atol=1e-5)
     np.testing.assert_allclose(answers["probabilities"], tf.nn.softmax(logits), atol=1e-5)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="divide by 255"):
-        of_floats(images=tf.constant(images * 255))
+    scales = np.ones((len(images), 1, 1, 1), "float32")
+    scales[2] = 255  # an image of bytes
+    for name, found in of_floats(images=tf.constant(images * scales)).items():
+        assert np.isnan(found[2]).all()
+        others = np.arange(len(images)) != 2
+        np.testing.assert_allclose(found[others], answers[name][others], atol=1e-6)
 
     pixels = np.round(images * 255).astype("uint8")
     found = of_integers(images=tf.constant(pixels))["logits"]
@@ -99,6 +103,37 @@ def test_signatures_take_floats_integers_and_files(model, module, images, logits
     prepared = prepare_photo(np.rot90(pixels), model.preprocessing)[None]
     found = of_files(image_bytes=tf.constant([(tmp_path / "photo.png").read_bytes()]))["logits"]
     np.testing.assert_allclose(found, model(prepared, training=False), atol=1e-5)
+
+
+CONTROL_FLOW = {"Assert", "If", "StatelessIf", "While", "StatelessWhile", "Switch", "Merge", "Case"}
+
+
+def operations(function):
+    """Returns the types of all operations of a signature, those of the functions it calls too."""
+    graph = function.graph.as_graph_def()
+    nodes = [*graph.node, *(node for each in graph.library.function for node in each.node_def)]
+    return {node.op for node in nodes}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        ({}, {"resolution": "any"}),
+        ({"classifier": "map", "dropout_rate": 0.1}, {"output": "representation"}),
+        ({"classifier": "unpooled", "num_classes": None, "stochastic_depth_rate": 0.1}, {}),
+        ({"resnet": {"num_layers": (1,)}, "patch_size": 2, "remat": True}, {}),
+    ],
+)
+def test_serving_default_has_no_control_flow(make_vit, images, tmp_path, arguments, options):
+    model = make_vit(num_layers=1, **arguments)
+    module = hub.load(str(export.to_hub(model, tmp_path / "m", **options)))
+    function = module.signatures["serving_default"]
+    assert "Conv2D" in operations(function)
+    assert not operations(function) & CONTROL_FLOW
+    found, wrong = (function(images=tf.constant(each)) for each in (images, 255 * images))
+    (name,) = {"logits", "representation"} & set(found)
+    np.testing.assert_allclose(found[name], answer(model, images, name), atol=1e-5)
+    assert np.isnan(wrong[name]).all()
 
 
 @pytest.fixture(scope="module")
@@ -313,6 +348,24 @@ def test_hub_layer_frozen_and_beside_layers_of_mixed_precision(directory, images
     serve = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
     (served_logits,) = serve(tf.constant(images)).values()
     np.testing.assert_allclose(served_logits, logits, atol=1e-5)
+
+
+@pytest.mark.parametrize("functional", [False, True])
+def test_a_model_whose_module_is_elsewhere_says_so(directory, tmp_path, monkeypatch, functional):
+    monkeypatch.chdir(directory.parent)
+    model = around(export.HubLayer(directory.name))
+    model = keras.Model(model.inputs, model.outputs) if functional else model
+    model.save(tmp_path / "m.keras")
+    assert keras.saving.load_model(tmp_path / "m.keras").layers[-1].handle == directory.name
+    monkeypatch.chdir(tmp_path)
+    missing = (
+        rf"There is none at {directory.name}, seen from {tmp_path}\. Change to the folder[^\n]+$"
+    )
+    with pytest.raises(FileNotFoundError, match=f"^Expected the directory of a .*{missing}"):
+        keras.saving.load_model(tmp_path / "m.keras")
+    (tmp_path / directory.name).mkdir()
+    with pytest.raises(ValueError, match=rf"^{directory.name} cannot be loaded as a TF-Hub[^\n]+$"):
+        keras.saving.load_model(tmp_path / "m.keras")
 
 
 def test_hub_layer_refuses_what_cannot_be_called(tmp_path):

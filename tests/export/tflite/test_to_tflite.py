@@ -226,6 +226,27 @@ def test_activations_range_over_their_extremes(plain, files, images):
     assert compared > 10
 
 
+def one_small_token(make_vit, kind):
+    """Returns a model whose attention begins with tokens near zero among large ones."""
+    position = "sincos_2d" if kind == "class token" else "learned_1d"
+    model = make_vit(num_layers=4, position_embedding=position, register_tokens=4)
+    for path, size in (("class_token", 0), ("register_tokens", 1e-6), ("position_embedding", 1e-6)):
+        for weight in [each for each in model.weights if path in each.path]:
+            weight.assign(size * weight / np.abs(weight).max())
+    return model
+
+
+# Of the deviation of the logits: int8 weights alone cost half of it.
+@pytest.mark.parametrize("kind", ["class token", "registers"])
+def test_tokens_near_zero_do_not_spoil_the_others(make_vit, images, tmp_path, kind):
+    model = one_small_token(make_vit, kind)
+    limits = {"dynamic": 0.04, "int16x8": 0.05, "int8-int16": 0.07, "int8-full": 0.2}
+    files = {name: tmp_path / f"{name}.tflite" for name in limits}
+    to_tflite_files(model, files, calibration=images)
+    found = {name: verify(model, file, images).relative_error for name, file in files.items()}
+    assert all(found[name] < limit for name, limit in limits.items()), found
+
+
 def test_weights_lie_in_the_flatbuffer_and_old_readers_know_the_operations(make_vit, tmp_path):
     wide = make_vit(hidden_size=128, mlp_dim=512)  # LiteRT's quantizer inlines 256 KiB at most
     file = export.to_tflite(wide, tmp_path / "m.tflite", quantization="float16")

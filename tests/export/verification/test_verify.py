@@ -252,6 +252,25 @@ def test_another_normalization_in_the_metadata_fails(tiny, tiny_tflite, images, 
         verify(tiny, file, images)
 
 
+@pytest.mark.parametrize("labeled", [True, False])
+def test_a_report_says_which_classes_it_has_not_seen(named, images, labeled):
+    model, module = named
+    found = answer(model, images).argmax(-1)
+    kept = images[(found == found[0]) | (found == found[-1])]
+    labels = [found[0] if image % 2 else 3 for image in range(len(kept))] if labeled else None
+    report = verify(model, module, kept, labels)
+    seen = {int(found[0]), 3} if labeled else {int(found[0]), int(found[-1])}
+    unseen = [name for number, name in enumerate(NAMES) if number not in seen]
+    assert (report.classes, report.unseen) == ((len(seen), 5), tuple(unseen))
+    rows = dict(report.rows())
+    assert rows["classes of the images"] == f"{len(seen)} of 5" and report.ok
+    assert rows["nothing is known of"] == ", ".join(unseen)
+    report = verify(model, module, images[:5], np.eye(5))
+    assert report.unseen == () and "nothing is known of" not in dict(report.rows())
+    many = dataclasses.replace(report, classes=(1, 15), unseen=tuple("abcdefghijklmn"))
+    assert dict(many.rows())["nothing is known of"] == "a, b, c, d, e, f, g, h, i, j, …"
+
+
 def test_images_with_several_labels_or_none_and_what_is_no_label(tiny, tiny_tflite, images):
     best = answer(tiny, images).argmax(-1)
     rows = np.zeros((8, 5), np.float32)

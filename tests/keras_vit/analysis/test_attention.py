@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.analysis import attention_distance, attention_rollout, mean_distance
+from keras_vit.analysis import attention, attention_distance, attention_rollout, mean_distance
 from keras_vit.analysis.attention import rollout_function
 from tests.keras_vit.small import endpoints_of, make_images, make_vit, make_wide, of_jax, to_numpy
 
@@ -74,7 +74,12 @@ def test_maps_are_the_softmax_of_each_block():
         {"position_embedding": "relative"},
         {"classifier": "gap"},
         {"classifier": "map"},
+        {"register_tokens": 2},
+        {"classifier": "gap", "register_tokens": 2},
+        {"classifier": "map", "register_tokens": 2},
+        {"classifier": "token_gap"},
         {"classifier": "token_gap", "register_tokens": 2},
+        {"classifier": "unpooled", "num_classes": None},
         {"resnet": {"num_layers": ()}, "patch_size": 1},
     ],
 )
@@ -85,10 +90,12 @@ def test_rollout_multiplies_the_layers_with_the_deeper_on_the_left(overrides):
     first, classifier = model.num_prefix_tokens, model.arguments["classifier"]
     token = np.eye(1, first + 24)[None]
     mean = np.pad(np.full((1, 1, 24), 1 / 24), ((0, 0), (0, 0), (first, 0)))
-    rows = {"token": token, "gap": mean, "token_gap": (token + mean) / 2}.get(classifier)
+    rows = {"token": token, "gap": mean, "unpooled": mean, "token_gap": (token + mean) / 2}
+    rows = rows.get(classifier)
     if classifier == "map":
         pool, encoded = model.get_layer("pool"), endpoints_of(model, IMAGES)["encoded"]
-        rows = to_numpy(pool.probabilities(pool.probe, encoded)).mean(axis=1)
+        rows = to_numpy(pool.probabilities(pool.probe, encoded[:, first:])).mean(axis=1)
+        rows = np.pad(rows, ((0, 0), (0, 0), (first, 0)))
     for tensor in reversed(keras_vit.analysis.attention_tensors(model)):
         layer = to_numpy(keras.Model(model.input, tensor)(IMAGES)).mean(axis=1)
         rows = rows @ (layer + np.eye(first + 24)) / 2
@@ -98,6 +105,51 @@ def test_rollout_multiplies_the_layers_with_the_deeper_on_the_left(overrides):
     assert maps.dtype == np.float32
     # XLA multiplies by the reciprocal, which may be off by a bit.
     np.testing.assert_allclose(maps.max(axis=(1, 2)), 1, rtol=2e-7)
+
+
+FIRST = np.array([[0.6, 0.2, 0.2], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]], "float32")
+SECOND = np.array([[0.2, 0.5, 0.3], [0.4, 0.4, 0.2], [0.1, 0.1, 0.8]], "float32")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        # Rows 0 to 2 of (SECOND + I) / 2 (FIRST + I) / 2: (0.515, 0.3075, 0.1775),
+        # (0.21, 0.665, 0.125), (0.1775, 0.185, 0.6375).
+        ({"classifier": "token"}, [0.3075, 0.1775]),
+        ({"classifier": "token_gap"}, [0.36625, 0.279375]),
+        # The last two rows, of patches alone and behind a register.
+        ({"classifier": "gap", "register_tokens": 1}, [0.425, 0.38125]),
+        ({"classifier": "unpooled", "register_tokens": 1}, [0.425, 0.38125]),
+        # A probe of zeros weighs all patches alike.
+        ({"classifier": "map", "register_tokens": 1}, [0.425, 0.38125]),
+    ],
+)
+def test_rollout_of_two_known_layers_in_numbers(overrides, expected, monkeypatch):
+    model = make_vit(image_size=(4, 8), **overrides)
+    if overrides["classifier"] == "map":
+        model.get_layer("pool").query.kernel.assign(np.zeros((16, 16)))
+        model.get_layer("pool").query.bias.assign(np.zeros(16))
+    # The same for every image and head.
+    nothing = 0 * keras.ops.sum(model.input, axis=(1, 2, 3))[:, None, None, None]
+    layers = [nothing + each for each in (FIRST, SECOND)]
+    monkeypatch.setattr(attention, "attention_tensors", lambda model: list(layers))
+    maps = attention_rollout(model, make_images(2, 4, 8))
+    expected = np.broadcast_to(np.array(expected) / max(expected), (2, 1, 2))
+    np.testing.assert_allclose(maps, expected, rtol=1e-6)
+
+
+def test_rollout_follows_the_attention_that_lora_changes():
+    model, merged = make_wide(), make_wide()
+    before = attention_rollout(model, IMAGES)
+    for block, target in zip(model.blocks, merged.blocks, strict=True):
+        query = block.attention.query
+        query.enable_lora(2)
+        query.lora_kernel_b.assign(np.random.default_rng(2).standard_normal((2, 16)))
+        target.attention.query.kernel.assign(to_numpy(query.kernel))
+    maps = attention_rollout(model, IMAGES)
+    np.testing.assert_allclose(maps, attention_rollout(merged, IMAGES), rtol=1e-4)
+    assert np.abs(maps - before).max() > 0.05
 
 
 def test_what_has_no_such_maps_is_refused():

@@ -102,6 +102,9 @@ def test_no_such_file_and_no_network(server, tmp_path):
         assert reason in str(error.value)
         assert f"put it at {tmp_path / 'model.npz'}" in str(error.value)
     assert os.listdir(tmp_path) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError, match=r"file is a file\. Name a directory"):
+        download(server.file, tmp_path / "file" / "model.npz")
 
 
 @pytest.fixture

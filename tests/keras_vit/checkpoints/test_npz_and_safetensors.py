@@ -1,4 +1,8 @@
+import gzip
 import os
+import pickle
+import shutil
+import zipfile
 from unittest.mock import Mock
 
 import numpy as np
@@ -40,22 +44,79 @@ def test_pickles_are_never_loaded(tmp_path):
     trap, trace = Trap(), tmp_path / "opened"
     trap.path = str(trace)
     np.savez(tmp_path / "a.npz", cls=np.array([trap], dtype=object))
-    with pytest.raises(CheckpointError, match=r"Array 'cls' .*OBJECT"):
-        keras_vit.load_checkpoint(make_vit(), tmp_path / "a.npz", skip=("cls",))
     np.array([trap], dtype=object).dump(tmp_path / "b.pkl")
-    with pytest.raises(CheckpointError, match="can run code"):
-        keras_vit.load_checkpoint(make_vit(), tmp_path / "b.pkl")
+    with zipfile.ZipFile(tmp_path / "c.pth", "w") as archive:
+        archive.writestr("c/data.pkl", pickle.dumps(trap))
+    (tmp_path / "d.pt").write_bytes(
+        b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19." + pickle.dumps(trap)
+    )
+    shutil.copy(tmp_path / "c.pth", tmp_path / "pytorch_model.bin")
+    for name in ("a.npz", "b.pkl", "c.pth", "d.pt", ""):
+        with pytest.raises(CheckpointError, match="can run code") as error:
+            keras_vit.load_checkpoint(make_vit(), tmp_path / name, skip=("cls",))
+        lines = str(error.value).partition("convert it:")[2].split(";\n")
+        assert len(lines) == (1 if name == "b.pkl" else 3)
+        # A command prints the message in one line.
+        compile(" ".join(";".join(lines).split()), "lines", "exec")
     assert not trace.exists()
     assert np.load(tmp_path / "a.npz", allow_pickle=True)["cls"] == [None]  # what mkdir returns
     assert trace.exists()
 
 
-def test_empty_file_and_directory(tmp_path):
-    with pytest.raises(CheckpointError, match="holds no checkpoint"):
-        keras_vit.load_checkpoint(make_vit(), tmp_path)
-    (tmp_path / "a.npz").touch()
-    with pytest.raises(CheckpointError, match="is not a checkpoint"):
-        keras_vit.load_checkpoint(make_vit(), tmp_path / "a.npz")
+@pytest.mark.parametrize("kind", ["numbers", "array", "dictionary"])
+def test_the_lines_in_the_error_convert_arrays_of_objects(kind, saved):
+    arrays = dict(np.load(saved))
+    model, boxed = make_vit(seed=1, representation_size=12), np.empty((), object)
+    if kind == "numbers":
+        np.savez(saved, **{**arrays, "cls": arrays["cls"].astype(object)})
+    elif kind == "array":
+        boxed[()] = arrays["cls"]
+        np.savez(saved, **{**arrays, "cls": boxed})
+    else:
+        boxed[()] = arrays
+        np.savez(saved, boxed)
+    with pytest.raises(CheckpointError) as error:
+        keras_vit.load_checkpoint(model, saved)
+    exec(str(error.value).partition("convert it:")[2], {})
+    keras_vit.load_checkpoint(model, saved.with_name("model-converted.npz"))
+    assert_same(model, make_vit(representation_size=12))
+
+
+OTHERS = {
+    b"": "nothing: it is empty",
+    b"PK\x05\x06" + bytes(18): "nothing: it is empty",
+    b"version https://git-lfs.github.com/spec/v1\noid sha256:0": "git lfs pull",
+    b"\n<!DOCTYPE html>": "a page of the web",
+    b'{"weight_map": {}}': "JSON. If it describes a model, pass its folder",
+    b"\x80\x04\x95\x05\0\0\0\0\0": "a pickle",
+    b"\x93NUMPY\x01\0": "a single array",
+    b"\x89HDF\r\n\x1a\n": "HDF5. Load it with",
+    gzip.compress(b"a"): "packed: unpack it",
+    bytes(257) + b"ustar": "packed: unpack it",
+    b"\x82\xa6params\x81": "flax.serialization.msgpack_restore",
+    b"\xde\0\x14\xa7layer_0\x81": "flax.serialization.msgpack_restore",
+    b"Not Found": "one that starts with b'Not Foun'",
+}
+
+
+@pytest.mark.parametrize("content", OTHERS)
+def test_files_of_other_kinds_are_named(content, tmp_path):
+    (tmp_path / "a").write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"Expected a \.npz, .*Received: ") as error:
+        keras_vit.load_checkpoint(make_vit(), tmp_path / "a")
+    assert OTHERS[content] in str(error.value)
+
+
+def test_archives_and_directories_of_other_files_are_named(tmp_path):
+    for names, received in (((), "none"), (("b", "a"), "a, b")):
+        for name in names:
+            (tmp_path / name).touch()
+        with pytest.raises(CheckpointError, match=f"holds no checkpoint.*Received: {received}"):
+            keras_vit.load_checkpoint(make_vit(), tmp_path)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("vit/model.safetensors", b"")
+    with pytest.raises(CheckpointError, match=r"an archive of vit/model\.safetensors\. Unpack it"):
+        keras_vit.load_checkpoint(make_vit(), tmp_path / "a.zip")
     (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {"a": "b.safetensors"}}')
     with pytest.raises((FileNotFoundError, CheckpointError)):
         keras_vit.load_checkpoint(make_vit(), tmp_path)

@@ -2,11 +2,19 @@ import json
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 import keras_vit
 from keras_vit.checkpoints import CheckpointError, load_weights
-from tests.keras_vit.small import assert_logits, edited, forward, make_resnet, make_vit, to_numpy
+from tests.keras_vit.small import (
+    assert_logits,
+    assert_same,
+    edited,
+    forward,
+    make_resnet,
+    make_vit,
+    to_numpy,
+)
 
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 PREPROCESSOR = "preprocessor_config.json"
@@ -44,6 +52,27 @@ def test_normalization_beside_the_file(name, content, folder, case, build_case):
     assert_logits(model, case)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "arguments"),
+    [
+        (PREPROCESSOR, {"image_mean": 0.25, "image_std": 0.75}, {}),
+        (PREPROCESSOR, {"image_mean": [0.25] * 3, "image_std": 0.75}, {}),
+        ("config.json", {"pretrained_cfg": {"mean": 0.25, "std": [0.75] * 3}}, {}),
+        ("config.json", {}, {"mean": 0.25, "std": 0.75}),
+    ],
+)
+def test_one_number_is_that_of_all_colors(name, content, arguments, folder, case, build_case):
+    one, three = build_case(case), build_case(case)
+    keras_vit.load_checkpoint(three, folder, mean=(0.25,) * 3, std=(0.75,) * 3)
+    (folder / name).write_text(json.dumps(content))
+    keras_vit.load_checkpoint(one, folder, **arguments)
+    assert_same(one, three)
+    # K (rgb - 1/4) / (3/4) + b is 2/3 K x + b + 1/3 K.
+    kernel = load_file(folder / "model.safetensors")["patch_embed.proj.weight"]
+    folded = to_numpy(one.get_layer("embedding").projection.kernel).reshape(16, 16, 3, -1)
+    np.testing.assert_allclose(folded, kernel.transpose(2, 3, 1, 0) * 2 / 3, rtol=1e-6)
+
+
 def test_without_normalization_is_refused(folder, case, build_case):
     model = build_case(case)
     before = model.get_weights()
@@ -63,6 +92,8 @@ def test_without_normalization_is_refused(folder, case, build_case):
         ("{}", {"mean": MEAN, "std": [0.1, 0.1, 0.0]}, "a mean and a positive std"),
         ("{}", {"mean": [np.nan, 0, 0], "std": STD}, "a mean and a positive std"),
         ("{}", {"mean": "rgb", "std": STD}, "a mean and a positive std"),
+        ("{}", {"std": 0.5}, "a mean and a positive std"),
+        ("{}", {"mean": 127.5, "std": 127.5}, "Divide values of"),
         ("{}", {"mean": (123, 117, 104), "std": (58, 57, 57)}, "Divide values of"),
         *((text, {}, r"preprocessor_config\.json") for text in ("{", "{}", '{"image_mean": 1}')),
         ('{"do_normalize": false, "rescale_factor": "a"}', {}, "a positive `rescale_factor`"),

@@ -6,6 +6,7 @@ import pytest
 
 from keras_vit import initializers, layers
 from keras_vit.backends.gelu import GELU_FLAVORS, TRAINED_GELU_FLAVORS
+from keras_vit.models.masked_patch_prediction import PatchCorruption
 from tests.keras_vit.small import of_tensorflow, randomized, to_numpy
 
 
@@ -223,6 +224,9 @@ INITIAL = [
     (lambda: layers.LearnedPosition2D((40, 40), False), (None, 1600, 128), "s", 0.02, 6),
     (lambda: layers.RelativePosition(), (None, 12, 197, 64), "embedding", 0.02, 6),
     (lambda: layers.RegisterTokens(8, 1), (None, 197, 512), "registers", 1e-6, 6),
+    (lambda: layers.AxialAttention("width"), (None, 8, 56, 128), "kernel", 1 / np.sqrt(128), 6),
+    (lambda: layers.AxialAttention("width"), (None, 8, 56, 128), "relative", 1 / 4, 6),
+    (lambda: PatchCorruption(), (None, 14, 14, 2048), "mask", 0.02, 6),
 ]
 
 
@@ -235,6 +239,13 @@ def test_initial_weights(make, shape, name, deviation, bound):
     for weight in found:
         assert abs(weight.std() - deviation) <= 0.08 * deviation
         assert np.abs(weight).max() <= bound * deviation * (1 + 1e-5)
+
+
+def test_units_of_a_hybrid_begin_as_their_shortcut():
+    x, unit = normal(2, 4, 4, 128), layers.HybridUnit(32)
+    np.testing.assert_array_equal(to_numpy(unit(x)), np.maximum(x, 0))
+    assert {float(to_numpy(norm.gamma).std()) for norm in (unit.gn1, unit.gn2, unit.gn3)} == {0.0}
+    assert to_numpy(unit.gn1.gamma)[0] == 1 and to_numpy(layers.BiTUnit(32)(x)).shape == x.shape
 
 
 def test_a_row_is_a_token():

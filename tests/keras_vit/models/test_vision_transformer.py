@@ -6,9 +6,11 @@ import pytest
 
 import keras_vit
 from tests.keras_vit.small import (
+    BACKEND,
     endpoints_of,
     forward,
     gradients,
+    make_axial,
     make_images,
     make_resnet,
     make_vit,
@@ -149,6 +151,12 @@ def test_any_resolution_is_a_resized_model_and_is_saved_like_any_other(arguments
     images = make_images(2, 24, 36)
     expected = forward(anywhere, images)
     np.testing.assert_allclose(forward(larger, images), expected, atol=atol)
+    if BACKEND == "tensorflow":
+        import tensorflow as tf
+
+        # Eagerly, rows and columns are numbers.
+        graph = tf.function(anywhere, [tf.TensorSpec((None, None, None, 3))], autograph=False)
+        np.testing.assert_allclose(graph(images), expected, atol=atol)
     assert {id(w) for w in anywhere.weights} <= {id(w) for w in model.weights}
     anywhere.save(tmp_path / "any.keras")
     again = keras.saving.load_model(tmp_path / "any.keras")
@@ -163,6 +171,35 @@ def test_any_resolution_needs_a_whole_patch_and_weights_that_allow_it():
     for arguments in (RELATIVE, AXIAL):
         with pytest.raises(ValueError, match="one image size"):
             make_vit(**arguments).any_resolution()
+
+
+def test_a_resnet_has_64_channels_times_its_factor_which_is_1():
+    resnet = {"num_layers": (1,)}
+    for given, factor in (({}, 1), ({"width_factor": 0.5}, 0.5)):
+        model = make_vit(resnet=resnet | given, patch_size=1)
+        assert model.arguments["resnet"] == {"num_layers": (1,), "width_factor": factor}
+        kernels = [to_numpy(each).shape for each in model.weights if each.path.endswith("kernel")]
+        assert kernels[0] == (7, 7, 3, 64 * factor)
+
+
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        # Layer normalization has the model's own, group normalization of version 1 has its own.
+        (
+            lambda: make_vit(**HYBRID, classifier="map", layer_norm_epsilon=1e-3),
+            {"LayerNormalization": 1e-3, "GroupNormalization": 1e-6},
+        ),
+        (lambda: make_vit(classifier="map"), {"LayerNormalization": 1e-6}),
+        (lambda: make_resnet(num_layers=(1, 1)), {"GroupNormalization": 1e-5}),
+        (make_axial, {"BatchNormalization": 1e-5}),
+    ],
+)
+def test_epsilons_which_golden_logits_hardly_feel(make, expected):
+    layers = {type(each).__name__: each for each in make()._flatten_layers()}
+    norms = [each for each in make()._flatten_layers() if type(each).__name__ in expected]
+    assert {(type(each).__name__, each.epsilon) for each in norms} == set(expected.items())
+    assert {name for name in layers if "Normalization" in name} == set(expected)
 
 
 BAD = {

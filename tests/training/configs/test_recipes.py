@@ -1,3 +1,4 @@
+import zlib
 from unittest import mock
 
 import pytest
@@ -7,7 +8,7 @@ import keras_vit
 from keras_vit.training import paper_tables
 from keras_vit.training.commands import train
 from keras_vit.training.config.overrides import load_config
-from keras_vit.training.config.schema import complete, derive_steps
+from keras_vit.training.config.schema import DEFAULTS, complete, derive_steps, flatten
 from keras_vit.training.configs import finetune, own_photos, pretrain
 from keras_vit.training.data.preprocessing.parse_operations import parse
 from keras_vit.training.errors import UsageError
@@ -50,6 +51,36 @@ def test_imagenet_in_table_2_and_a_shorter_run_of_a_resnet():
     config = finetune.get_config("BiT-R50x1,cifar10,steps=200,size=32")
     assert (config.total_steps, config.optimizer.warmup_steps) == (200, 10)
     assert config.model.to_dict() == {"name": "BiT-R50x1", "image_size": 32}
+
+
+# Digests of what recipes change, so that every number of theirs changes on purpose only.
+RECIPES = {
+    "quickstart": 1056927299,
+    "cifar10_small": 895009382,
+    "masked": 1990539165,
+    "masked:ViT-B/16,imagenet2012": 900583682,
+    "pretrain:ViT-B/32,imagenet2012": 977951321,
+    "pretrain:ViT-L/16,jft,data=tfds:x": 1795428529,
+    "pretrain:R50+ViT-B/16,jft,data=tfds:x": 3090670451,
+    "pretrain:ViT-S/16,imagenet21k,strength=default": 732479213,
+    "finetune:ViT-B/16,cifar100": 1090980040,
+    "finetune:ViT-H/14,imagenet2012,table2=true": 358574787,
+    "finetune:BiT-R50x1,vtab/caltech101": 2144673683,
+    "ablation:shape/all_0.5": 2579988137,
+    "ablation:head/gap_small_rate": 1880726728,
+    "ablation:shape/width_2,paper": 1167575839,
+    "own_photos:{}": 4116423307,
+    "own_photos:{},model=ViT-Ti/16,steps=50": 2337698111,
+}
+
+
+@pytest.mark.parametrize("text", RECIPES)
+def test_a_recipe_changes_on_purpose_only(text, tmp_path):
+    write_photos(tmp_path, BIRDS)
+    config = flatten(load_config(text.format(tmp_path)))
+    config["dataset"] = config["dataset"].replace(str(tmp_path), "")
+    changed = sorted((key, each) for key, each in config.items() if each != DEFAULTS.get(key))
+    assert zlib.crc32(repr(changed).encode()) == RECIPES[text], changed
 
 
 def test_augmentation_never_changes_the_label():

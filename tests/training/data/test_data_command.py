@@ -1,4 +1,5 @@
 import os
+import re
 import shutil
 import sys
 from unittest import mock
@@ -12,6 +13,7 @@ from sklearn.datasets import load_digits
 from keras_vit.training import data
 from keras_vit.training.commands.data import main
 from keras_vit.training.data import known_datasets, records, write_prepared_datasets
+from keras_vit.training.data.splits import HELD_OUT_FIFTH
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io import remote_stores
 from tests.odd_photos import oriented
@@ -44,6 +46,21 @@ def test_list_and_check_say_what_there_is(data_dir, tmp_path, capsys, monkeypatc
     assert "118 of 120 images decoded: see above" in output and "not looked at" not in output
     for problem in ("train is empty", *(f"test test/{name}" for name in damaged)):
         assert f"problem: {problem}" in output
+
+
+def test_check_counts_the_photos_of_each_class_and_those_held_out(tmp_path, capsys):
+    rows = [f"{kind}/{k}.png" for kind, count in (("ant", 10), ("bee", 15)) for k in range(count)]
+    write_photos(tmp_path / "whole", rows)
+    write_photos(tmp_path / "split" / "test", rows)
+    write_photos(tmp_path / "split" / "train", rows[8:12])
+    for folder, expected in (
+        ("whole", [["class", *HELD_OUT_FIFTH], ["ant", "8", "2"], ["bee", "12", "3"]]),
+        ("split", [["class", "test", "train"], ["ant", "10", "2"], ["bee", "15", "2"]]),
+    ):
+        assert main(["check", f"folder:{tmp_path / folder}"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        found = [[cell.strip() for cell in re.split("[│┃]", line.strip("│┃ "))] for line in lines]
+        assert [row for row in found if len(row) == 3] == expected
 
 
 REFUSED = tf.errors.PermissionDeniedError(None, None, "403\nForbidden"), 2, "Check the name of the"

@@ -1,4 +1,5 @@
 import io
+import itertools
 import os
 import shutil
 
@@ -227,6 +228,22 @@ def test_offsets_of_large_files_are_kept_and_a_damaged_cache_is_written_again(
         writer.write(b"new")
     with pytest.raises(TypeError):
         offsets(file, 1)
+
+
+def test_kept_offsets_are_those_of_a_path_a_size_and_a_time(file, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(records, "_CACHE_FROM_BYTES", 1)
+    expected, content = offsets(file), file.read_bytes()
+    # The same records in another order, which has the same size.
+    frames = [content[start:end] for start, end in itertools.pairwise(expected)]
+    shuffled = np.cumsum([0, *map(len, frames[::-1])])
+    stamp = file.stat().st_mtime_ns
+    other = file.with_name("other.tfrecord")
+    for path, time, order in ((other, stamp, shuffled), (file, stamp + 1, shuffled)):
+        path.write_bytes(b"".join(frames[::-1]))
+        os.utime(path, ns=(time, time))
+        np.testing.assert_array_equal(offsets(path), order)
+    assert len(list((tmp_path / "cache").rglob("*.npy"))) == 3
 
 
 def test_the_index_beside_a_file_spares_its_reading(file, monkeypatch):

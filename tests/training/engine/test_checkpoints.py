@@ -1,4 +1,6 @@
+import errno
 import json
+import os
 import shutil
 import threading
 
@@ -6,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from keras_vit.training.engine import checkpoints as module
 from keras_vit.training.engine.checkpoints import Checkpoints, Shards, read, steps, whole
 from keras_vit.training.errors import TrainingError
 
@@ -115,6 +118,57 @@ def test_remains_of_a_killed_process_are_removed_and_a_full_disk_keeps_the_rest(
     with pytest.raises(TrainingError, match=message):
         checkpoints.wait()
     assert names(folder) == ["checkpoint-1", "checkpoint-2", "damaged-checkpoint-1"]
+
+
+def test_only_names_that_are_written_here_are_read_replaced_or_removed(folder, tmp_path):
+    copies = ("checkpoint-02", "checkpoint-09", "checkpoint-\N{ARABIC-INDIC DIGIT NINE}")
+    copies += (
+        "checkpoint-2-best",
+        "checkpoint-+9",
+        "checkpoint-1_0",
+        "checkpoint-9 ",
+        "checkpoint-",
+    )
+    others = (
+        ".checkpoint-of-my-paper",
+        ".checkpoint-07",
+        ".checkpoint-3.old",
+        "damaged-checkpoint-",
+    )
+    for name in (*copies, *others):
+        shutil.copytree(folder / "checkpoint-2", folder / name)
+    (folder / "checkpoint-8").write_text("notes")
+    foreign = {*copies, *others, "checkpoint-8"}
+    assert steps(folder) == [1, 2] and Checkpoints(folder).newest() == 2
+    save(folder, 3, 4)
+    assert {*names(folder)} == {*foreign, "checkpoint-3", "checkpoint-4"}
+    # Of a state that was moved to another disk the link alone is removed.
+    (folder / "checkpoint-3").rename(tmp_path / "moved")
+    (folder / "checkpoint-3").symlink_to(tmp_path / "moved")
+    assert Checkpoints(folder).newest() == 4
+    save(folder, 5)
+    assert {*names(folder)} == {*foreign, "checkpoint-4", "checkpoint-5"}
+    assert len(names(tmp_path / "moved")) == 2
+
+
+def test_a_later_state_of_another_run_does_not_push_out_what_was_just_saved(folder, monkeypatch):
+    shutil.copytree(folder / "checkpoint-2", folder / "checkpoint-1000")
+    # Nor does it matter that an earlier one is gone by now.
+    monkeypatch.setattr(module, "steps", lambda folder: [0, 1, 2, 3, 1000])
+    save(folder, 3)
+    assert steps(folder) == [2, 3, 1000]
+
+
+def test_an_earlier_state_that_stays_is_named(folder, monkeypatch):
+    def refuse(path, ignore_errors=False):
+        if not ignore_errors:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(shutil, "rmtree", refuse)
+    message = r"^Checkpoints before step 3 cannot be removed from .*: .*Read-only file system.* ste"
+    with pytest.raises(TrainingError, match=rf"{message}p 3\. Make room, or let the folder be cha"):
+        save(folder, 3)
+    assert steps(folder) == [2, 3]
 
 
 @pytest.mark.parametrize("file", ["part-0.safetensors", "manifest.json"])

@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import os
 import pathlib
 import shutil
@@ -139,7 +140,9 @@ def test_errors_name_what_was_expected():
         few_shot.extract_features(lambda _: np.zeros((2, 4, 4)), [batch | {"label": np.eye(2)}])
 
 
-def test_features_are_computed_once_and_again_if_damaged(model, digits, tmp_path, monkeypatch):
+def test_features_are_computed_once_and_again_if_damaged(
+    model, digits, tmp_path, monkeypatch, caplog
+):
     loaded = features_and_logits.freeze(model, "m")
     counted = mock.Mock(wraps=loaded.features)
     counting = dataclasses.replace(loaded, features=counted)
@@ -149,11 +152,25 @@ def test_features_are_computed_once_and_again_if_damaged(model, digits, tmp_path
     assert few_shot.evaluate(counting, task, **arguments) == first and counted.call_count == 2 + 1
     few_shot.evaluate(counting, task._replace(test=digits.split("test[:10]")), **arguments)
     assert counted.call_count == 3 + 1
+    parts = {
+        "model": loaded.identity,
+        "label": "label",
+        "preprocess": few_shot.preprocessing(loaded),
+    }
+    keys = [json.loads(str(np.load(path)["key"])) for path in tmp_path.iterdir()]
+    splits = (*task, digits.split("test[:10]"))
+    wanted = {split.identity: parts | {"data": split.identity} for split in splits}
+    assert {key["data"]: key for key in keys} == wanted
     for path in tmp_path.iterdir():
         path.write_bytes(path.read_bytes()[:100])
     assert few_shot.evaluate(counting, task, **arguments) == first
     assert counted.call_count == 3 + 1 + 3
     assert sum(few_shot.kept_features(path) is not None for path in tmp_path.iterdir()) == 2
+    # A folder that cannot be written costs time alone.
+    (tmp_path / "file").touch()
+    unkept = arguments | {"cache": tmp_path / "file"}
+    assert few_shot.evaluate(loaded, task, **unkept) == first
+    assert f"Features are not kept: {tmp_path / 'file'} is a file. Name a dir" in caplog.text
     # The code of an operation of one's own may be another the next time.
     monkeypatch.setitem(REGISTRY, "own", (lambda: lambda image: image, "image"))
     text = few_shot.preprocessing(loaded).replace("decode", "decode|own")

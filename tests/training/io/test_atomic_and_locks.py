@@ -122,7 +122,7 @@ def test_leaves_nothing_behind_but_what_was_written(tmp_path):
         (tmp_path / "kept" / "file").touch()
     assert [path.name for path in tmp_path.rglob("*")] == ["kept", "file"]
     for name in ("kept/file", "kept/file/run"):
-        with pytest.raises(UsageError, match=r"is a file\. Name a directory"):
+        with pytest.raises(NotADirectoryError, match=r"kept/file is a file\. Name a directory"):
             lock(tmp_path / name).__enter__()
     # A renamed folder is left alone, and so is the next of its name.
     with lock(tmp_path / "run"):
@@ -134,6 +134,27 @@ def test_leaves_nothing_behind_but_what_was_written(tmp_path):
         other.__enter__()
     assert (tmp_path / "run" / ".lock").exists()
     other.__exit__(None, None, None)
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.EPERM])
+@pytest.mark.parametrize("function", ["pathlib.Path.mkdir", "tempfile.mkdtemp", "os.replace"])
+def test_a_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch, function, code):
+    def refuse(*arguments, **options):
+        raise OSError(code, os.strerror(code), "some file")
+
+    for write in (write_text, write_directory, lambda path, _: lock(path).__enter__()):
+        (tmp_path / "file").write_text("")
+        with monkeypatch.context() as patch, contextlib.ExitStack() as stack:
+            patch.setattr(function, refuse)
+            if write in (write_text, write_directory) or function == "pathlib.Path.mkdir":
+                message = (
+                    rf"^{tmp_path}\S* cannot be written: {os.strerror(code)}\. Name another fol"
+                )
+                stack.enter_context(pytest.raises(PermissionError, match=message))
+            write(tmp_path / "new" / "folder", "text")
+    for write in (write_text, write_directory):
+        with pytest.raises(NotADirectoryError, match=r"file is a file\. Name a directory"):
+            write(tmp_path / "file" / "deep" / "name", "text")
 
 
 def test_without_locks(tmp_path, monkeypatch, caplog):

@@ -6,7 +6,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from safetensors.numpy import save_file
 
+from keras_vit.checkpoints.pytorch_layouts import TABLE, TimmLayout
+from keras_vit.checkpoints.weights_of_model import weights_of
 from keras_vit.training import data
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators import classification
@@ -117,6 +120,23 @@ def test_start_from_a_checkpoint(run, tiny, tmp_path):
         for names in ("9876543210", "987"):
             with pytest.raises(UsageError, match=r"classes of the head .* 0, 1, .*: 9, 8, "):
                 build_model(config, num_classes=len(names), class_names=[*names])
+    # A folder of timm's, of the same classes.
+    layout = TimmLayout(modules={**TABLE, "head": "head"}, classified=True)
+    arrays = layout.file_arrays(weights_of(kept))
+    arrays = {array.name: np.zeros(array.shape, "float32") for array in arrays}
+    save_file(arrays, tmp_path / "model.safetensors")
+    stated = {
+        "label_names": [*"0123456789"],
+        "mean": 0.5,
+        "std": 0.5,
+        "model_args": {"num_heads": 2},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(stated))
+    config.checkpoint = str(tmp_path)
+    for names in ("0123456789", "abcdefghij"):
+        assert build_model(config, 10, [*names]).class_names == tuple(names)
+    with pytest.raises(UsageError, match=r"classes of the head .* 0, 1, .*: 9, 8, "):
+        build_model(config, 10, [*"9876543210"])
 
 
 def test_precision_is_that_of_the_run_only(tiny, tmp_path):
@@ -179,3 +199,9 @@ def test_events_after_the_step_are_dropped_and_half_ones(tmp_path, caplog):
     file.write_bytes(damaged)
     drop_events_after(tmp_path, 20)
     assert f"{file} is damaged: TensorBoard loses what follows its first 1 events" in caplog.text
+    # A copy is its owner's.
+    copies = [tmp_path / f"{file.name}.bak", tmp_path / f"my-{file.name}"]
+    for each in (file, *copies):
+        each.write_bytes(content)
+    drop_events_after(tmp_path, 5)
+    assert {copy.read_bytes() for copy in copies} == {content} != {file.read_bytes()}

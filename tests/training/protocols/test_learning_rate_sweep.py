@@ -122,24 +122,29 @@ def test_what_is_replaced_between_runs_is_noticed(config, digits, tmp_path, monk
     settings = {"rates": [0.1], "seeds": [0, 1], "development": DEVELOPMENT}
     with pytest.raises(UsageError, match=r"seed_1 holds a run that began from other weights than"):
         sweep.transfer(config, tmp_path / "s", digits, **settings)
-    write_photos(tmp_path / "photos", ["a/1.png", "b/2.png"])
-    photos = data.open_dataset(f"folder:{tmp_path / 'photos'}")
     run = tmp_path / "run"
     config.checkpoint, config.train_split, config.eval_split = "", "train[:1]", ""
+    written = ["checkpoints/checkpoint-5/a", "checkpoints/.checkpoint-6/a", "config.json"]
+    written += ["tensorboard/events.out.tfevents.17.host.1.0.v2", "metrics.csv", "model.keras"]
+    foreign = ["checkpoints/checkpoint-05/a", "checkpoints/.checkpoint-of-mine/a", "notes.txt"]
+    for others in ([], foreign):
+        write_photos(tmp_path / "photos", ["a/1.png", "b/2.png"])
+        photos = data.open_dataset(f"folder:{tmp_path / 'photos'}")
 
-    def replace(*_, dataset):
-        run.mkdir()
-        shutil.copy(tmp_path / "photos" / "b" / "2.png", tmp_path / "photos" / "a" / "1.png")
-        raise Interrupted("Stopped on request.", 2)
+        def replace(*_, dataset, others=others):
+            for name in (*written, *others):
+                (run / name).parent.mkdir(parents=True, exist_ok=True)
+                (run / name).touch()
+            shutil.copy(tmp_path / "photos" / "b" / "2.png", tmp_path / "photos" / "a" / "1.png")
+            raise Interrupted("Stopped on request.", 2)
 
-    photos.require_unchanged()
-    monkeypatch.setattr(trainer, "train", replace)
-    with pytest.raises(TrainingError, match=r"1\.png was replaced while images"):
-        train_run(config, run, photos)
-    # It would be gone on from otherwise.
-    assert not run.exists()
-    # What is another's stays.
-    run.mkdir()
+        photos.require_unchanged()
+        monkeypatch.setattr(trainer, "train", replace)
+        with pytest.raises(TrainingError, match=r"1\.png was replaced while images"):
+            train_run(config, run, photos)
+        # It would be gone on from otherwise. What is another's stays.
+        left = [file.relative_to(run).as_posix() for file in run.rglob("*") if file.is_file()]
+        assert sorted(left) == sorted(others) and run.exists() == bool(others)
     refused = mock.Mock(side_effect=UsageError("Another run is there."))
     monkeypatch.setattr(trainer, "train", refused)
     with pytest.raises(UsageError, match="Another run"):

@@ -29,8 +29,9 @@ _ORIENTATION = (
     r")\C*$"
 )
 
-# The palette of a BMP in shades of gray.
-_GRAYS = b"".join(bytes([gray, gray, gray, 0]) for gray in range(256))
+# What stands in a BMP for 32 bits that are blue, green, red and another byte, as TensorFlow takes
+# them: no compression, or this one with masks of red, green and blue.
+_MASKED, _MASKS = 3, b"\0\0\xff\0\0\xff\0\0\xff\0\0\0"
 
 # A function of an image's shape, int32 (3,).
 _OfShape = Callable[[tf.Tensor], Any]
@@ -52,8 +53,7 @@ class Decode:
     Attributes:
         upright: the argument; `Preprocess` clears it for data sets that are read as stored.
         graph_only: whether all must be operations of TensorFlow, as in a saved module. Then
-            TensorFlow reads GIF, BMP without colors in a palette and, from 2.20 on, WebP; others
-            fail.
+            TensorFlow reads GIF, BMP without compression and, from 2.20 on, WebP; others fail.
         reduced: 0, or how many times the rows and columns to which it is resized a JPEG keeps at
             least that is decoded at a fraction of its size. It holds the frequencies of blocks of
             8×8 pixels; of the lowest, 4×4, 2×2 or 1×1 pixels are made in a fraction of the time.
@@ -130,32 +130,22 @@ class Decode:
         head = tf.strings.join([tf.strings.substr(image, 0, 1078), bytes(1078)])
         is_png = tf.strings.substr(head, 0, 4) == b"\x89PNG"
 
-        def any_format(image):
-            return tf.io.decode_image(image, channels=self._channels, expand_animations=False)
-
         def png():
             size = tf.io.decode_raw(tf.strings.substr(head, 16, 8), tf.int32, little_endian=False)
-            return _turned(any_format(_within_limit(image, size)), orientation)
+            found = tf.io.decode_png(_within_limit(image, size), channels=self._channels)
+            return _turned(found, orientation)
 
         def jpeg():
             size = tf.io.extract_jpeg_shape(image)[:2]
             return _turned(self._jpeg(_within_limit(image, size), None, 1), orientation)
 
-        def without_palette(image):
-            # TensorFlow takes the numbers of a palette's colors for grays.
-            bits = tf.io.decode_raw(tf.strings.substr(head, 28, 1), tf.uint8)[0]
-            is_right = (tf.strings.substr(head, 0, 2) != b"BM") | (bits > 8)
-            is_right |= tf.strings.substr(head, 54, 1024) == _GRAYS
-            message = "Expected a BMP without a palette. Received one of so many bits a pixel:"
-            with tf.control_dependencies([require(is_right, message, bits)]):
-                return any_format(tf.identity(image))
+        def rest():
+            rgb = _gif_or_bmp(head, image) if self.graph_only else self._by_pillow(image)
+            return tf.image.rgb_to_grayscale(rgb) if self._channels == 1 else rgb
 
-        if self.graph_only:
-            rest = without_palette
-        else:
-            rest = self._by_pillow
+        if not self.graph_only:
             is_png &= tf.strings.substr(head, 24, 1) != b"\x10"
-        decoded = tf.case([(is_png, png), (tf.io.is_jpeg(image), jpeg)], partial(rest, image))
+        decoded = tf.case([(is_png, png), (tf.io.is_jpeg(image), jpeg)], rest)
         return tf.ensure_shape(decoded, (None, None, self._channels))
 
     def _by_pillow(self, image):
@@ -167,8 +157,48 @@ class Decode:
             return read_photo(io.BytesIO(np.asarray(content, object).item()), self.upright)
 
         decoded = tf.numpy_function(read, [image], tf.uint8, stateful=False)
-        decoded = tf.ensure_shape(decoded, (None, None, 3))
-        return tf.image.rgb_to_grayscale(decoded) if self._channels == 1 else decoded
+        return tf.ensure_shape(decoded, (None, None, 3))
+
+
+def _gif_or_bmp(head, encoded):
+    """Decodes a BMP with a palette here, and by TensorFlow other BMPs, GIFs and WebP.
+
+    TensorFlow takes the numbers of a palette's colors for grays, and compressed pixels for colors.
+    """
+
+    def number(at, dtype=tf.int32):
+        found = tf.io.decode_raw(tf.strings.substr(head, at, dtype.size), dtype)[0]
+        return tf.cast(found, tf.int32)
+
+    is_bmp, is_old = tf.strings.substr(head, 0, 2) == b"BM", number(14) == 12
+    width, height, bits = (
+        tf.where(is_old, number(old, tf.uint16), new)
+        for old, new in ((18, number(18)), (20, number(22)), (24, number(28, tf.uint16)))
+    )
+    has_palette, compression = is_bmp & (bits <= 8), tf.where(is_old, 0, number(30))
+    is_masked = (compression == _MASKED) & (tf.strings.substr(head, 54, 12) == _MASKS)
+    is_plain = (compression == 0) | (is_masked & (bits == 32))
+    is_right = tf.where(has_palette, compression == 0, is_plain & ~is_old & (bits >= 24))
+    message = "Expected a BMP of 1, 4, 8, 24 or 32 bits without compression. Received (bits, it):"
+
+    def by_palette():
+        size = tf.where(is_old, 3, 4)
+        is_full = is_old | (number(46) <= 0) | (number(46) > 256)
+        count = tf.where(is_full, tf.bitwise.left_shift(1, bits), number(46))
+        palette = tf.strings.substr(encoded, 14 + number(14), size * count)
+        palette = tf.io.decode_raw(palette, tf.uint8, fixed_length=1024)[: 256 * size]
+        row, rows = (width * bits + 31) // 32 * 4, tf.abs(height)
+        pixels = tf.strings.substr(_within_limit(encoded, [rows, width]), number(10), row * rows)
+        pixels = tf.cast(tf.reshape(tf.io.decode_raw(pixels, tf.uint8), (rows, row, 1)), tf.int32)
+        pixels = tf.bitwise.right_shift(pixels, tf.range(8 - bits, -1, -bits))
+        pixels = tf.reshape(pixels % tf.bitwise.left_shift(1, bits), (rows, -1))[:, :width]
+        image = tf.gather(tf.reshape(palette, (256, size))[:, 2::-1], pixels)
+        return tf.cond(height > 0, lambda: image[::-1], lambda: image)
+
+    with tf.control_dependencies([require(is_right | ~is_bmp, message, [bits, compression])]):
+        encoded = tf.identity(encoded)
+    other = partial(tf.io.decode_image, encoded, channels=3, expand_animations=False)
+    return tf.ensure_shape(tf.cond(has_palette, by_palette, other), (None, None, 3))
 
 
 def _reduced(decode, size, target, least):

@@ -68,6 +68,101 @@ def test_directory_of_shards(cases, golden, build_case, load_case, tmp_path):
     assert_logits(model, cases["hf"])
 
 
+@pytest.mark.parametrize(
+    ("name", "prefix"),
+    [("hf", "module."), ("timm", "_orig_mod.module."), ("hf_siglip", "backbone.net.")],
+)
+def test_a_prefix_of_all_names_is_taken_off_and_of_some_is_named(prefix, name, cases, golden, load):
+    arrays = golden.checkpoint(cases[name])
+    wrapped = {prefix + own: array for own, array in arrays.items()}
+    assert_logits(load(name, wrapped), cases[name])
+    # A counter of averaged updates, and another model.
+    error = refuse(load, name, {**wrapped, "n_averaged": np.ones(1, "int64")})
+    assert f"with {prefix} before a model's names, and n_averaged" in str(error)
+    two = {**wrapped, **{f"ema.{own}": array for own, array in arrays.items()}}
+    assert f"with {', '.join(sorted([prefix, 'ema.']))} before" in str(refuse(load, name, two))
+
+
+MARKS = ("vit.embeddings.distillation_token", "dist_token", "head_dist.weight")
+
+
+@pytest.mark.parametrize(
+    ("case", "name", "reason"),
+    [
+        *(("timm" if "." not in m else "hf", m, "is of a distilled model") for m in MARKS),
+        ("hf", "distillation_classifier.weight", "is of a distilled model"),
+        ("hf", "vit.encoder.layer.0.attention.attention.query.lora_A.weight", "save_pretrained"),
+        ("hf", "base_model.model.vit.layernorm.base_layer.weight", "save_pretrained"),
+    ],
+)
+def test_distilled_and_adapted_models_are_refused_as_such(case, name, reason, cases, golden, load):
+    arrays = {**golden.checkpoint(cases[case]), name: np.ones((1, 48), "float32")}
+    error = refuse(load, case, arrays, skip=(name,))
+    assert reason in str(error)
+    assert error.left_over == (name,)
+
+
+def test_a_folder_with_an_adapter_is_refused_also_beside_its_base(cases, golden, load, tmp_path):
+    (tmp_path / "adapter_config.json").write_text("{}")
+    load("hf", golden.checkpoint(cases["hf"]))
+    with pytest.raises(CheckpointError, match=r"holds an adapter.*merge_and_unload"):
+        open_source(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("case", "key", "without"),
+    [
+        ("hf", "qkv_bias", ("query.bias", "key.bias", "value.bias")),
+        ("timm", "qkv_bias", ("qkv.bias",)),
+        ("timm", "proj_bias", ("attn.proj.bias", "fc1.bias", "fc2.bias")),
+    ],
+)
+def test_biases_that_the_configuration_turns_off_are_zero(
+    case, key, without, cases, golden, load, tmp_path
+):
+    arrays = golden.checkpoint(cases[case])
+    zero = {n: np.zeros_like(a) if n.endswith(without) else a for n, a in arrays.items()}
+    images = golden.images_of(cases[case])
+    expected = forward(load(case, zero), images)
+    rest = {name: array for name, array in arrays.items() if not name.endswith(without)}
+    assert len(refuse(load, case, rest).missing) == len(arrays) - len(rest)
+    stated = {key: False} if case == "hf" else {"model_args": {key: False}}
+    (tmp_path / "config.json").write_text(json.dumps(stated))
+    np.testing.assert_array_equal(forward(load(case, rest), images), expected)
+    some = dict(list(rest.items())[:-3])
+    assert set(refuse(load, case, some).missing) == set(rest) - set(some)
+
+
+@pytest.mark.parametrize(
+    ("config", "names", "activation"),
+    [
+        # Twelve, as text sorts 10 before 2.
+        (
+            {"id2label": {str(i): f"c{i}" for i in range(12)}},
+            [f"c{i}" for i in range(12)],
+            "softmax",
+        ),
+        ({"id2label": {"1": "dog", "0": "a\ncat"}}, ["a cat", "dog"], "softmax"),
+        ({"label_names": ["cat", "dog"]}, ["cat", "dog"], "softmax"),
+        ({"id2label": {"0": "LABEL_0", "1": "LABEL_1"}}, None, "softmax"),
+        ({"id2label": {"1": "cat", "2": "dog"}}, None, "softmax"),
+        ({"id2label": {"0": "cat", "1": "dog", "2": "emu"}}, None, "softmax"),
+        ({"problem_type": "multi_label_classification"}, None, "sigmoid"),
+    ],
+)
+def test_the_head_brings_the_labels_of_its_configuration(
+    config, names, activation, cases, golden, load, tmp_path
+):
+    classes = len(names or (0, 0))
+    head = {"classifier.weight": np.ones((classes, 48)), "classifier.bias": np.ones(classes)}
+    arrays = golden.checkpoint(cases["hf"]) | {n: a.astype("float32") for n, a in head.items()}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    model = load("hf", arrays, num_classes=classes)
+    assert (model.class_names, model.activation) == (names and tuple(names), activation)
+    kept = load("hf", arrays, num_classes=classes, skip=("head",))
+    assert (kept.class_names, kept.activation) == (None, "softmax")
+
+
 @pytest.mark.parametrize("name", DINOV2)
 def test_dinov2_without_classifier(name, cases, golden, load):
     """`Dinov2Model` pools the class token: the first half of the classifier's input."""
@@ -140,13 +235,18 @@ def test_other_floating_point_types(dtype, cases, golden, load):
 
 
 @pytest.mark.parametrize("name", DINOV2)
-def test_gated_mlps_are_left_over(name, cases, golden, load):
+def test_gated_mlps_are_left_over_and_another_architecture_is_named(
+    name, cases, golden, load, tmp_path
+):
     arrays = golden.checkpoint(cases[name])
     mlp = DINOV2[name] + "encoder.layer.0.mlp."
     first, gate = f"{mlp}fc1.weight", f"{mlp}weights_in.weight"
     assert refuse(load, name, {**arrays, first: arrays[first].repeat(2, axis=0)}).mis_shaped
     gated = {n: a for n, a in arrays.items() if not n.startswith(mlp)}
-    assert gate in refuse(load, name, {**gated, gate: np.zeros((128, 48), "float32")}).left_over
+    gated[gate] = np.zeros((128, 48), "float32")
+    assert gate in refuse(load, name, gated).left_over
+    (tmp_path / "config.json").write_text('{"model_type": "beit"}')
+    assert "model_type='beit', which is another architecture" in str(refuse(load, name, gated))
 
 
 def test_what_pretraining_alone_needs_is_left_and_other_arrays_are_not(cases, golden, load):
@@ -171,6 +271,7 @@ def test_a_layer_scale_that_some_branches_lack_is_refused(case, mark, cases, gol
         ({"model_args": {"img_size": [24, 12]}}, (6, 3)),
         ({"pretrained_cfg": {"input_size": [3, 24, 12]}}, (6, 3)),
         ({"input_size": [3, 24, 12]}, (6, 3)),
+        ({"input_size": [3, 24, 12], "prefix": "module."}, (6, 3)),
         # Of pre-training at another size than the file's.
         ({"pretrained_cfg": {"input_size": [3, 16, 16]}}, None),
         ({"image_size": [24, 12], "patch_size": [4, 4]}, (6, 3)),
@@ -184,7 +285,7 @@ def test_a_layer_scale_that_some_branches_lack_is_refused(case, mark, cases, gol
 def test_the_grid_of_a_configuration(config, expected, tmp_path):
     entries = 17 if expected == (4, 4) else 19
     arrays = {"pos_embed": np.zeros((1, entries, 8))}
-    arrays["patch_embed.proj.weight"] = np.zeros((8, 3, 4, 4))
+    arrays[config.get("prefix", "") + "patch_embed.proj.weight"] = np.zeros((8, 3, 4, 4))
     save_file(arrays, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert open_source(tmp_path / "model.safetensors").grid == expected

@@ -1,12 +1,14 @@
 import json
 import pathlib
 import re
+import socket
 from unittest import mock
 
 import pytest
 
 from benchmarks.tpu_compile import REMATERIALIZED
 from keras_vit.training.config import schema
+from keras_vit.training.errors import Disagreement
 from tests.training.engine.job_tests import *  # noqa: F403
 from tests.training.engine.job_tests import STEPS
 from tests.training.runs import KILLS, finish, kill_at_random, new_addresses, rows
@@ -109,6 +111,16 @@ def test_loss_is_named(lost, launch, jax_environment):
     assert finish(jobs[1 - lost], status=1).startswith(f"error: Lost worker {lost} (")
 
 
+def test_processes_of_unequal_devices_are_refused_with_their_counts(monkeypatch):
+    devices = [mock.Mock(process_index=index) for index in (0, 1, 1, 2)]
+    monkeypatch.setattr(processes.jax.distributed, "initialize", lambda **each: None)
+    monkeypatch.setattr(processes.jax, "devices", lambda: devices)
+    config = schema.complete(KEYS | {"processes": {"coordinator": "localhost:12", "count": 3}})
+    counts = r"Received: 1 in process 0, 2 in process 1, 1 in process 2\. CUDA_VISIBLE_DEVICES"
+    with pytest.raises(Disagreement, match=counts):
+        processes.join(config)
+
+
 def test_ports_are_bound_to_the_interface_that_the_job_uses(monkeypatch):
     given = []
     monkeypatch.setattr(processes.jax.distributed, "initialize", lambda **each: given.append(each))
@@ -122,7 +134,13 @@ def test_ports_are_bound_to_the_interface_that_the_job_uses(monkeypatch):
         job = processes.Job(1, coordinator)
         assert job._server.getsockname()[0] == processes._own_host(coordinator) != "0.0.0.0"
         assert job._server.getsockname()[0].startswith("127.") or not coordinator
+        # Who fails alone is gone for the others; who ends with them answers to the last.
+        job.leave(together=True)
+        socket.create_connection(job._server.getsockname()).close()
+        address = job._server.getsockname()
         job.leave(together=False)
+        with pytest.raises(OSError):
+            socket.create_connection(address, timeout=5)
     # One process joins nobody.
     assert processes.join(schema.complete(KEYS)) is None
 

@@ -9,12 +9,12 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.did_you_mean_and_foreign_keywords import require_one_of
 from keras_vit.imagenet_classes import require_class_name
 from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.prepare_photos import maps_to_model_range, prepare_photo
 from keras_vit.training.evaluators.exported_files import INTERFACE_FILE, LABELS_FILE
 from keras_vit.training.evaluators.load_keras_model import resizing
+from keras_vit.unknown_names import require_one_of
 
 from .supported_models import image_size
 

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from keras_vit.interpolation_weights import area_weights, half_pixel_weights
+from keras_vit.interpolation import area_weights, half_pixel_weights
 from keras_vit.type_hints import Tensor
 
 if typing.TYPE_CHECKING:

@@ -4,7 +4,7 @@ from keras_vit import analysis, layers, losses, optimizers, variants
 from keras_vit.analysis import costs
 from keras_vit.analysis.attention import attention_maps
 from keras_vit.checkpoints import list_weights, load_checkpoint, save_checkpoint
-from keras_vit.dense_features import feature_maps
+from keras_vit.feature_maps import feature_maps
 from keras_vit.installation import __version__
 from keras_vit.model_factory import create_model, list_models
 from keras_vit.models import AxialResNet, ResNetV2, VisionTransformer

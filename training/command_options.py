@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
+from keras_vit.unknown_names import did_you_mean
 
 from .errors import UsageError
 from .io.paths import any_path

@@ -9,9 +9,9 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
+from keras_vit.archives import require_plausible
 from keras_vit.training.errors import first_line
 from keras_vit.training.io.atomic import atomic_file
-from keras_vit.unpacking import require_plausible
 
 from ..errors import ExportError, damage_refused
 

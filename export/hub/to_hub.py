@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
-from keras_vit.did_you_mean_and_foreign_keywords import require_one_of
 from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
 from keras_vit.training.io.atomic import atomic_directory
+from keras_vit.unknown_names import require_one_of
 
 from ..labels_and_interface_json import exported_texts, model_operations
 from ..supported_models import BYTES_FROM, image_size, output_name, portable

@@ -15,13 +15,13 @@ import tensorflow as tf
 from tensorflow.lite.python.convert import convert_saved_model
 
 from keras_vit.analysis.attention import rollout_endpoint
-from keras_vit.did_you_mean_and_foreign_keywords import require_one_of
 from keras_vit.models.argument_ranges import as_height_width
 from keras_vit.models.image_model import ACTIVATIONS, ImageModel
 from keras_vit.models.inner_layers import with_replaced_layers
 from keras_vit.training.evaluators.exported_files import LABELS_FILE
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.type_hints import ImageSize, Tensor
+from keras_vit.unknown_names import require_one_of
 
 from ..errors import ExportError, damage_refused, imported
 from ..hub.archives import write_saved_model

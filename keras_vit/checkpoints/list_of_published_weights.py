@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from keras_vit.checkpoints.download import cache_directory, download
-from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
+from keras_vit.unknown_names import did_you_mean
 
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 BUCKET = "https://storage.googleapis.com"

@@ -16,7 +16,7 @@ import numpy as np
 
 from keras_vit.checkpoints.npz_and_safetensors import CheckpointError, Grid, Source, json_beside
 from keras_vit.checkpoints.npz_file_layouts import FileLayout
-from keras_vit.interpolation_weights import corner_weights, half_pixel_weights
+from keras_vit.interpolation import corner_weights, half_pixel_weights
 
 logger = logging.getLogger("keras_vit")
 

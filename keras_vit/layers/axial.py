@@ -7,12 +7,12 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.did_you_mean_and_foreign_keywords import require_one_of
 from keras_vit.initializers import RandomNormal, he_normal_fan_out
 from keras_vit.layers.base import Layer
 from keras_vit.layers.encoder_block import EncoderBlock
 from keras_vit.layers.resnet_units import BottleneckUnit
 from keras_vit.type_hints import Tensor
+from keras_vit.unknown_names import require_one_of
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")

@@ -5,11 +5,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.did_you_mean_and_foreign_keywords import require_one_of
 from keras_vit.initializers import VarianceScaling
 from keras_vit.layers.base import Layer
 from keras_vit.layers.normalization import scaled, standardized
 from keras_vit.type_hints import Tensor
+from keras_vit.unknown_names import require_one_of
 
 # {name: mode of `ops.pad`}
 POOL_PADDINGS = {"edge": "symmetric", "zero": "constant"}

@@ -13,10 +13,10 @@ from typing import Any
 import keras
 
 from keras_vit.backends.by_backend import predicting
-from keras_vit.did_you_mean_and_foreign_keywords import refuse_unknown, require_one_of
 from keras_vit.imagenet_classes import require_class_name
 from keras_vit.models import inner_layers as inner
 from keras_vit.type_hints import Tensor
+from keras_vit.unknown_names import refuse_unknown, require_one_of
 
 ACTIVATIONS = {"softmax": keras.ops.softmax, "sigmoid": keras.ops.sigmoid}
 

@@ -7,13 +7,13 @@ import numpy as np
 from keras import ops
 
 from keras_vit.backends.by_backend import batch_random
-from keras_vit.did_you_mean_and_foreign_keywords import require_one_of
 from keras_vit.initializers import RandomNormal
 from keras_vit.layers.base import Layer
 from keras_vit.layers.patch_embedding import cut_patches
 from keras_vit.models.image_model import ImageModel, require_kind
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.type_hints import Tensor
+from keras_vit.unknown_names import require_one_of
 
 # Three bits for each of red, green and blue.
 LEVELS = 8

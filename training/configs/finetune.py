@@ -20,7 +20,6 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
 from keras_vit.training import paper_tables
 from keras_vit.training.config import default_config
 from keras_vit.training.configs import parse_argument
@@ -28,6 +27,7 @@ from keras_vit.training.data.known_datasets import TASKS, full_name
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators.load_keras_model import saved_arguments, without_model
 from keras_vit.training.io.paths import any_path
+from keras_vit.unknown_names import did_you_mean
 from keras_vit.variants import EVERY_NAME, arguments_of
 
 # The paper gives no rate per data set; this one is tried on every data set of Table 4.

@@ -14,7 +14,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
+from keras_vit.unknown_names import did_you_mean
 
 from . import splits
 

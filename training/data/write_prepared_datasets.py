@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
 from keras_vit.hidden_folder import hidden_folder
+from keras_vit.unknown_names import did_you_mean
 
 from ..errors import TrainingError, UsageError
 from ..io.paths import is_remote, read_path

@@ -15,9 +15,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from keras_vit.archives import open_archive
 from keras_vit.installation import missing_extra
 from keras_vit.models.image_model import ACTIVATIONS
-from keras_vit.unpacking import open_archive
 
 from ..errors import UsageError, damage_named
 from ..io.paths import read_text

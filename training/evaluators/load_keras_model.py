@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.unpacking import saved_config
+from keras_vit.archives import saved_config
 
 from ..config import schema
 from ..data import fingerprint

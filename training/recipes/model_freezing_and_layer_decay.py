@@ -17,8 +17,8 @@ import keras
 from ml_collections import ConfigDict
 
 import keras_vit
+from keras_vit.archives import saved_config
 from keras_vit.initializers import he_uniform
-from keras_vit.unpacking import saved_config
 
 from ..errors import UsageError, damage_named
 from ..io.remote_stores import local_file

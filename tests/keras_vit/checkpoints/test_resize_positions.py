@@ -7,7 +7,7 @@ import keras_vit
 from keras_vit.checkpoints import CheckpointError
 from keras_vit.checkpoints import resized_positions_and_patches as resized
 from keras_vit.checkpoints.pytorch_layouts import HuggingFaceDINOv2Layout, HuggingFaceLayout
-from keras_vit.interpolation_weights import half_pixel_weights
+from keras_vit.interpolation import half_pixel_weights
 from tests.keras_vit.small import make_vit, to_numpy
 
 

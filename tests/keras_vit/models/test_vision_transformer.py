@@ -52,6 +52,24 @@ def test_remat_leaves_the_gradients(kind):
         np.testing.assert_allclose(gradient, other, atol=1e-6, err_msg=path)
 
 
+@pytest.mark.parametrize("classifier", ["token", "token_gap", "gap", "map", "unpooled"])
+def test_logits_are_a_function_of_every_endpoint(classifier):
+    model = make_vit(classifier=classifier, dropout_rate=0.5, representation_size=6)
+    images = make_images(2)
+    found = forward(endpoints_of(model), images)
+    np.testing.assert_allclose(forward(model, images), found["logits"], atol=1e-6)
+    for name in ("stem", "embedded", "block_00", "block_01", "encoded", "representation"):
+        rest = keras.Model(model.endpoints[name], model.output)
+        np.testing.assert_allclose(forward(rest, found[name]), found["logits"], atol=1e-6)
+        np.testing.assert_allclose(forward(model.up_to(name), images), found[name], atol=1e-6)
+    # One call has one mask of dropout for all endpoints.
+    ends = [model.endpoints[name] for name in ("encoded", "representation")]
+    encoded, pooled = map(to_numpy, keras.Model(model.input, ends)(images, training=True))
+    assert np.abs(encoded - found["encoded"]).max() > 0.1
+    expected = forward(keras.Model(*ends), encoded)
+    np.testing.assert_allclose(pooled, expected, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     "make", [lambda: make_vit(**AXIAL), lambda: make_vit(**HYBRID), make_resnet]
 )

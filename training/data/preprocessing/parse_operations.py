@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import tensorflow as tf
 
-from keras_vit.did_you_mean_and_foreign_keywords import did_you_mean
+from keras_vit.unknown_names import did_you_mean
 
 # No text has more, so that no two operations of a run ever share a seed.
 MAX_OPERATIONS = 64

@@ -1,6 +1,9 @@
 """Matrices that resample an axis of an array: new values = matrix @ old values."""
 
 import numpy as np
+from keras import ops
+
+from keras_vit.type_hints import Tensor
 
 
 def _linear(positions, source, width=1.0):
@@ -9,12 +12,20 @@ def _linear(positions, source, width=1.0):
     return weights / weights.sum(1, keepdims=True)
 
 
-def corner_weights(source: int, target: int) -> np.ndarray:
-    """Returns the (target, source) float64 matrix of linear interpolation with aligned corners.
+def corner_weights(source: int, target: int | Tensor) -> np.ndarray | Tensor:
+    """Returns the (target, source) matrix of linear interpolation with aligned corners.
 
-    Sample i of `target` lies at i (source - 1) / (target - 1).
+    Sample i of `target` lies at i (source - 1) / (target - 1): what `scipy.ndimage.zoom(order=1)`
+    does in the original code, without that function's defect of zeroing the last sample when
+    rounding overshoots. It is float64, or float32 in the graph of a scalar integer tensor `target`.
     """
-    return _linear(np.arange(target) * ((source - 1) / max(target - 1, 1)), source)
+    if isinstance(target, int | np.integer):
+        return _linear(np.arange(target) * ((source - 1) / max(target - 1, 1)), source)
+    steps = ops.maximum(ops.cast(target, "float32") - 1, 1)
+    positions = ops.cast(ops.arange(target), "float32") * (source - 1) / steps
+    positions = ops.minimum(positions, float(source - 1))
+    samples = ops.arange(source, dtype="float32")
+    return ops.relu(1 - ops.abs(positions[:, None] - samples[None, :]))
 
 
 def half_pixel_weights(source: int, target: int, antialias: bool = False) -> np.ndarray:

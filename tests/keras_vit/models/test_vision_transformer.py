@@ -56,7 +56,7 @@ def test_remat_leaves_the_gradients(kind):
 def test_logits_are_a_function_of_every_endpoint(classifier):
     model = make_vit(classifier=classifier, dropout_rate=0.5, representation_size=6)
     images = make_images(2)
-    found = forward(endpoints_of(model), images)
+    found = endpoints_of(model, images)
     np.testing.assert_allclose(forward(model, images), found["logits"], atol=1e-6)
     for name in ("stem", "embedded", "block_00", "block_01", "encoded", "representation"):
         rest = keras.Model(model.endpoints[name], model.output)

@@ -6,9 +6,9 @@ import re
 from setuptools import find_packages, setup
 
 HERE = pathlib.Path(__file__).parent
-VERSION = re.search(
-    r'__version__ = "(.+)"', (HERE / "keras_vit" / "installation.py").read_text()
-).group(1)
+VERSION = re.search(r'__version__ = "(.+)"', (HERE / "keras_vit" / "version.py").read_text()).group(
+    1
+)
 LINKED = ("training", "export")
 TENSORFLOW = "2.19,<2.22"
 JAX = ["jax>=0.10"]

@@ -18,6 +18,7 @@ from keras_vit.training.data import open_dataset
 from keras_vit.training.data.order import example_order
 from keras_vit.training.data.preprocessing.parse_operations import operation_seed
 from keras_vit.training.data.preprocessing.resizing_and_cropping import cut, inception_crop
+from keras_vit.training.data.tf_data_batches import eval_dataset, train_dataset
 from keras_vit.training.data.write_prepared_datasets import prepare_photos
 from keras_vit.training.errors import UsageError
 
@@ -126,13 +127,13 @@ def _prepare(images, folder):
 def _our_training(preprocess, folder, batch_size, reduced_decoding=0.0, cache=False):
     split = open_dataset(f"folder:{folder / _PHOTOS}").split("train")
     operations = split.preprocess(preprocess, reduced_decoding)
-    return split.train(operations, batch_size=batch_size, seed=SEED, cache=cache)
+    return train_dataset(split, operations, batch_size=batch_size, seed=SEED, cache=cache)
 
 
 def _our_evaluation(preprocess, folder, batch_size, reduced_decoding=0.0):
     split = open_dataset(f"tfds:{_NAME}", folder / _TFDS).split("train")
     operations = split.preprocess(preprocess, reduced_decoding)
-    return split.evaluate(operations, batch_size=batch_size).repeat()
+    return eval_dataset(split, operations, batch_size=batch_size).repeat()
 
 
 def _reference(load, folder, batch_size):

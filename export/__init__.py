@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from keras_vit.lazy_imports import door, import_when_used
 
 if TYPE_CHECKING:
-    from .hub.hub_layer import HubLayer
+    from keras_vit.hub_layer import HubLayer
+
     from .hub.to_hub import to_hub
     from .onnx.to_onnx import to_onnx
     from .tflite.to_tflite import to_tflite
@@ -28,7 +29,7 @@ door(__name__, "keras_vit.export")
 __getattr__ = import_when_used(
     "keras_vit.export",
     {
-        "HubLayer": ".hub.hub_layer",
+        "HubLayer": "keras_vit.hub_layer",
         "to_hub": ".hub.to_hub",
         "to_onnx": ".onnx.to_onnx",
         "to_tflite": ".tflite.to_tflite",

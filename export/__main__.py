@@ -8,9 +8,9 @@ import signal
 from collections.abc import Sequence
 from typing import NoReturn
 
-from keras_vit.installation import warn_of_namesake
 from keras_vit.training import __main__ as training_command
 from keras_vit.training.exit_status import command_line, exit_process, run_command
+from keras_vit.version import warn_of_namesake
 
 COMMANDS = {
     "hub": "a TF2 SavedModel for TF-Hub",

@@ -274,10 +274,10 @@ def npz(export: "Export") -> int:
 
     keras-vit export npz runs/quickstart --output=digits.npz
     """
-    import keras_vit
+    from keras_vit.checkpoints import save_checkpoint
 
     file = export.options.output
-    keras_vit.save_checkpoint(export.source.model, file)
+    save_checkpoint(export.source.model, file)
     return export.verify_written(file)
 
 

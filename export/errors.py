@@ -4,8 +4,7 @@ import functools
 import importlib
 import types
 
-from keras_vit.installation import missing_extra
-from keras_vit.training.errors import damage_named
+from keras_vit.errors import damage_named, missing_extra
 
 
 class ExportError(ValueError):

@@ -11,7 +11,8 @@ from typing import Any
 
 import keras
 
-import keras_vit
+from keras_vit.layers import PatchEmbedding
+from keras_vit.models import AxialResNet
 from keras_vit.models.inner_layers import inner_layers
 from keras_vit.training import paper_tables
 from keras_vit.training.evaluators.exported_files import labels_of
@@ -213,11 +214,11 @@ def _as_text(name):
 
 
 def _architecture(model):
-    if isinstance(model, keras_vit.AxialResNet):
+    if isinstance(model, AxialResNet):
         return "axial-resnet"
     # Of a model around one of ours, that of the one inside.
     layers = [layer for _, layer, _ in inner_layers(model)]
-    transformer = any(isinstance(each, keras_vit.layers.PatchEmbedding) for each in layers)
+    transformer = any(isinstance(each, PatchEmbedding) for each in layers)
     return "vision-transformer" if transformer else "resnet-v2"
 
 

@@ -3,17 +3,18 @@
 import keras
 import numpy as np
 
-import keras_vit
 from keras_vit.checkpoints.save_npz import require_finite
+from keras_vit.models import AxialResNet, ResNetV2, VisionTransformer
 from keras_vit.models.image_model import ACTIVATIONS, ImageModel, activation_name
 from keras_vit.models.inner_layers import inner_layers, require_unquantized
+from keras_vit.models.masked_patch_prediction import MaskedPatchPrediction
 from keras_vit.prepare_photos import outside
 from keras_vit.type_hints import Tensor
 
 from .errors import ExportError
 
-CLASSIFIERS = (keras_vit.VisionTransformer, keras_vit.ResNetV2, keras_vit.AxialResNet)
-MODELS = (*CLASSIFIERS, keras_vit.MaskedPatchPrediction)
+CLASSIFIERS = (VisionTransformer, ResNetV2, AxialResNet)
+MODELS = (*CLASSIFIERS, MaskedPatchPrediction)
 OUTPUTS = ("logits", "representation")
 # The largest flatbuffer, which a TFLite file is, and protocol buffer, which an ONNX file is.
 FILE_LIMIT = 2**31
@@ -65,7 +66,7 @@ def portable(model: keras.Model, dtype: str = "float32") -> keras.Model:
                 "What is exported takes images in red, green and blue. Received: a model with "
                 f"in_channels={model.input_shape[-1]}. Use model.export() for its own graph."
             )
-    if isinstance(model, keras_vit.MaskedPatchPrediction):
+    if isinstance(model, MaskedPatchPrediction):
         encoder = model.encoder
         pooling = encoder.arguments["classifier"]
         copy = _copy(

@@ -3,8 +3,8 @@
 import importlib.util
 from typing import TYPE_CHECKING
 
-from keras_vit.installation import warn_of_namesake
 from keras_vit.lazy_imports import runs_command
+from keras_vit.version import warn_of_namesake
 
 warn_of_namesake()
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING or not runs_command():
     from keras_vit.public_names import __version__ as __version__
 
     __all__: list[str] = [*public_names.__all__, *_EXPORTED]
-    # Keras knows the classes that a saved model names if they were imported.
-    importlib.import_module("keras_vit.export.hub.hub_layer")
 
 
 def __getattr__(name):

@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.libraries import LIBRARIES
 from keras_vit import training
-from keras_vit.installation import __version__, warn_of_namesake
 from keras_vit.lazy_imports import runs_command
+from keras_vit.version import __version__, warn_of_namesake
 from tests.other_environments import ROOT
 from tests.tiny_vit import tiny_vit
 

@@ -7,7 +7,7 @@ from keras_vit.lazy_imports import door, import_when_used
 if TYPE_CHECKING:
     from keras_vit.losses import build_loss
 
-    from .data import load_dataset
+    from .data.tf_data_batches import load_dataset
     from .evaluators.classification import evaluate
     from .loop.trainer import train
     from .prediction.predict_folders_and_shards import predict
@@ -21,7 +21,7 @@ __getattr__ = import_when_used(
         "build_loss": "keras_vit.losses",
         "build_optimizer": ".recipes.optimizer",
         "evaluate": ".evaluators.classification",
-        "load_dataset": ".data",
+        "load_dataset": ".data.tf_data_batches",
         "predict": ".prediction.predict_folders_and_shards",
         "train": ".loop.trainer",
     },

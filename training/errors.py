@@ -1,7 +1,5 @@
 """Failures that end a run with one line for the person who started it."""
 
-import collections.abc
-import contextlib
 import errno
 import os
 import re
@@ -70,22 +68,3 @@ def first_line(error: object, longest: int = 200) -> str:
     return ": ".join(
         [line, *(each for each in _OF_FILE_SYSTEMS if each in text and each not in line)]
     )
-
-
-@contextlib.contextmanager
-def damage_named(
-    failure: str, advice: str = "Export the model again.", kind: type[ValueError] = ValueError
-) -> collections.abc.Iterator[None]:
-    """Turns what a library raises for a damaged file, any error of any library, into a `kind`.
-
-    Its message begins with `failure`, which names the file, and ends with what to do next. An error
-    of a `kind` of its own is raised as it is.
-    """
-    try:
-        yield
-    except Exception as error:
-        if kind is not ValueError and isinstance(error, kind):
-            raise
-        name = "" if type(error) is ValueError is kind else f"{type(error).__name__}: "
-        reason = " ".join(str(error).split())[:500]
-        raise kind(f"{failure}: {name}{reason}. {advice}") from error

@@ -17,8 +17,8 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NoReturn
 
-from keras_vit.installation import __version__
 from keras_vit.unknown_names import did_you_mean
+from keras_vit.version import __version__
 
 from .command_options import CommandParser
 from .errors import Interrupted, TrainingError, first_line

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 
-import keras_vit
+from keras_vit.checkpoints import load_checkpoint
 from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
 from keras_vit.training.evaluators.exported_files import TFLiteFunction
@@ -216,7 +216,7 @@ def _open_keras(path, model):
     copy = type(model).from_config(model.get_config())
     for weight in copy.weights:
         weight.assign(np.full(weight.shape, np.nan, "float32"))
-    keras_vit.load_checkpoint(copy, path)
+    load_checkpoint(copy, path)
 
     def run(images):
         return in_batches(lambda batch: copy(batch * 2 - 1, training=False), images), None

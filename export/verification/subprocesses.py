@@ -20,7 +20,6 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import keras_vit
 from keras_vit.training.io.quiet_start import quick_imports
 
 from ..errors import ExportError, RuntimeMissing
@@ -97,7 +96,7 @@ def _call(function, path, environment=None, **arguments):
         text=True,
         check=False,
         # The current folder comes first on the path; files of the user's may have a module's name.
-        cwd=pathlib.Path(keras_vit.__file__).parents[1],
+        cwd=pathlib.Path(str(sys.modules["keras_vit"].__file__)).parents[1],
         env={**os.environ, **(environment or {})},
     )
     if not process.returncode:

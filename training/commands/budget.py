@@ -9,7 +9,7 @@ they take at a rate that you know your hardware to sustain.
 
 from collections.abc import Sequence
 
-import keras_vit
+from keras_vit.analysis import costs
 
 from .. import paper_tables
 from ..command_options import above_0, list_of
@@ -74,7 +74,7 @@ def _pre_training(model, upstream, teraflops):
 
 
 def _cell(model, size, images, teraflops):
-    exaflops = keras_vit.costs(model, image_size=size).exaflops(images)
+    exaflops = costs(model, image_size=size).exaflops(images)
     hours = exaflops * 1e18 / (teraflops * 1e12) / 3600
     return f"{_rounded(exaflops)} ({_rounded(hours)} h)"
 

@@ -1,14 +1,15 @@
-"""Data sets, opened once: `open` returns a split, which gives what trains and what evaluates.
+"""Data sets, opened once: `open` returns a split.
 
 From a name to batches: `opened_dataset` looks it up in `known_datasets`, finds it by `tfds_folder`
-or `photo_sets`, cuts it by `splits`, and holds what a run takes of it; `tf_data_batches` puts it
-into the order of `order`, reads it by `records` and prepares it by `preprocessing`.
+or `photo_sets` and cuts it by `splits`; `tf_data_batches` puts it into the order of `order`, reads
+it by `records` and prepares it by `preprocessing`; `run_data` does that for a config.
 """
+
+from keras_vit.lazy_imports import import_when_used
 
 from .opened_dataset import (
     Dataset,
     Split,
-    load_dataset,
     open,
     open_data_of_run,
     open_dataset,
@@ -24,3 +25,5 @@ __all__ = [
     "open_dataset",
     "open_files",
 ]
+
+__getattr__ = import_when_used("keras_vit.training.data", {"load_dataset": ".tf_data_batches"})

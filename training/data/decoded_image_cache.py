@@ -6,17 +6,14 @@ a run that starts anywhere has the same bits.
 
 import pathlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import psutil
 import tensorflow as tf
 
 from ..errors import UsageError
+from .opened_dataset import Split
 from .traced_functions import as_it_stands
-
-if TYPE_CHECKING:
-    from .opened_dataset import Split
 
 # The mean size of so many images stands for all, which may take this part of the free memory.
 _SAMPLE, _PART = 64, 0.75
@@ -24,7 +21,7 @@ _CGROUP = pathlib.Path("/sys/fs/cgroup")
 
 
 def keep_decoded(
-    load: Callable, split: "Split", decode: Callable[[tf.Tensor], tf.Tensor]
+    load: Callable, split: Split, decode: Callable[[tf.Tensor], tf.Tensor]
 ) -> tuple[Callable, Callable[[tf.Tensor], tf.Tensor]]:
     """Returns `load` of decoded images, each read once, and whether an index is in memory.
 

@@ -14,10 +14,11 @@ import hashlib
 import io
 import itertools
 import os
+import pathlib
 import struct
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -28,12 +29,11 @@ from ..io.paths import any_path, cache_folder, is_remote, size_and_time
 from ..io.progress_bar import track
 from ..io.remote_stores import local_file
 from . import fingerprint, vtab_labels
+from .known_datasets import DatasetSpec
 from .photo_sets import photo_path
+from .splits import Photo, Range
 from .tfds_folder import ARRAY_RECORD
 from .traced_functions import as_it_stands
-
-if TYPE_CHECKING:
-    from .opened_dataset import Split
 
 # A record is its length (8 bytes), a checksum (4), the data and another checksum (4).
 _HEADER_BYTES = 8
@@ -73,16 +73,9 @@ class Reader(NamedTuple):
     modified: Callable[[], str] = str
 
 
-def open_reader(split: "Split") -> Reader:
-    """Returns the reader of a split; errors as `Split.reader`."""
-    # A graph may be the first to ask; what is kept must not belong to it.
-    with tf.init_scope():
-        return _record_reader(split) if split.dataset.info else _photo_reader(split)
-
-
-def _photo_reader(split: "Split") -> Reader:
-    photos = split.photos
-    files = [photo_path(split.dataset.place, photo.path) for photo in photos]
+def photo_reader(place: pathlib.Path, photos: Sequence[Photo], num_classes: int) -> Reader:
+    """Returns the reader of photos below `place`, whose labels are below `num_classes`."""
+    files = [photo_path(place, photo.path) for photo in photos]
     paths = tf.constant([os.fsencode(file) for file in files])
     labels = tf.constant([photo.label for photo in photos], tf.int64)
     return Reader(
@@ -90,29 +83,31 @@ def _photo_reader(split: "Split") -> Reader:
         parse=lambda record, index: {"image": record, "label": tf.gather(labels, index)},
         # A name that is not UTF-8 can be printed as well.
         example_id=lambda index: os.fsencode(photos[index].path).decode(errors="backslashreplace"),
-        fingerprint=lambda: fingerprint.of_photos(photos, split.dataset.num_classes),
+        fingerprint=lambda: fingerprint.of_photos(photos, num_classes),
         remote=any(map(is_remote, files)),
     )
 
 
-def _record_reader(split: "Split") -> Reader:
+def record_reader(
+    place: pathlib.Path, spec: DatasetSpec, info: Any, ranges: Sequence[Range]
+) -> Reader:
+    """Returns the reader of ranges of what TFDS prepared at `place`; errors as `Split.reader`."""
     import tensorflow_datasets as tfds
 
-    spec, info = split.dataset.spec, split.dataset.info
     rule = vtab_labels.rule(spec.label)
     extra = dict.fromkeys(spec.extra_labels, True)
     wanted = tfds.decode.PartialDecoding({"image": True, **rule.features, **extra})
     features = wanted.extract_features(info.features)
     parts = [
         (os.fspath(one.filename), one.examples_in_shard, one.skip, one.take)
-        for part in split.ranges
+        for part in ranges
         for one in info.splits[f"{part.split}[{part.start}:{part.stop}]"].file_instructions
     ]
     files, lengths, skips, counts = zip(*parts, strict=True)
-    shards = Shards(files, lengths, skips, counts, str(split.ranges))
+    shards = Shards(files, lengths, skips, counts, str(ranges))
     is_array = info.file_format.value == ARRAY_RECORD
     # TFDS passes over files that are said to have no records.
-    for name in {part.split for part in split.ranges}:
+    for name in {part.split for part in ranges}:
         native = info.splits[name]
         for path, length in zip(native.filepaths, native.shard_lengths, strict=True):
             if not length and path.exists():
@@ -128,7 +123,7 @@ def _record_reader(split: "Split") -> Reader:
         return (array_record_reader if is_array else tfrecord_reader)(shards, parse)
     except tf.errors.NotFoundError as error:
         raise ValueError(
-            f"Expected the files that {split.dataset.place}/dataset_info.json names. Received: "
+            f"Expected the files that {place}/dataset_info.json names. Received: "
             f"{first_line(error)}. Copy or prepare the data set again."
         ) from error
 

@@ -9,22 +9,20 @@ workers, and a run starts at any step without reading what it skips.
 import functools
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from ..errors import UsageError
 from .decoded_image_cache import keep_decoded
+from .opened_dataset import Split, open
 from .order import example_order
 from .preprocessing.flips_labels_and_mixup import one_hot
 from .preprocessing.parse_operations import Operation, parse
 from .preprocessing.preprocess import Preprocess
 from .traced_functions import as_it_stands, require
-from .unreadable_examples import SkipCounter, load_or_blank, load_or_next
-
-if TYPE_CHECKING:
-    from .opened_dataset import Split
+from .unreadable_examples import SkipCounter, counter_for, load_or_blank, load_or_next
 
 _FOREVER = 2**62
 # So many cores decode about as many images as one thread copies into batches.
@@ -47,7 +45,7 @@ def batch_operations(preprocess: Preprocess, mixup_p: float) -> list[Operation]:
 
 
 def train_dataset(
-    split: "Split",
+    split: Split,
     preprocess: Preprocess,
     num_input_pipelines: int = 1,
     input_pipeline_id: int = 0,
@@ -88,7 +86,6 @@ def train_dataset(
     load, is_kept = _loader(split, preprocess), lambda _: tf.constant(False)
     if cache:
         load, is_kept = keep_decoded(load, split, preprocess.decoded)
-    # Of `records.open_reader`.
     reader = split.reader
 
     def example(position, index, record=_UNREAD):
@@ -124,7 +121,7 @@ def train_dataset(
 
 
 def eval_dataset(
-    split: "Split",
+    split: Split,
     preprocess: Preprocess,
     num_input_pipelines: int = 1,
     input_pipeline_id: int = 0,
@@ -172,7 +169,7 @@ def eval_dataset(
 
 
 def plain_dataset(
-    split: "Split",
+    split: Split,
     preprocess: Preprocess,
     *,
     one_hot: bool = False,
@@ -217,6 +214,43 @@ def plain_dataset(
     if batch_size:
         dataset = dataset.batch(batch_size)
     return dataset.prefetch(tf.data.AUTOTUNE)
+
+
+def load_dataset(
+    name: str,
+    split: str,
+    *,
+    data_dir: str | os.PathLike | None = None,
+    preprocess: str = "decode",
+    on_error: str = "raise",
+    skip_counter: SkipCounter | None = None,
+    **settings: Any,
+) -> tf.data.Dataset:
+    """Returns one pass over a split of a data set, in its stored order, as `{"image", "label"}`.
+
+    Examples:
+        >>> training.load_dataset("cifar10", "train[:98%]", preprocess="decode|resize(224)")
+        >>> training.load_dataset("folder:/data/birds", "train[90%:]")
+        >>> training.load_dataset("tfds:my_dataset:1.0.0", "full", data_dir="/data/tfds")
+
+    Args:
+        name: as in `open`.
+        split: as in `open`.
+        data_dir: as in `open`.
+        preprocess: text of operations, see `training.data.preprocessing`. The default gives uint8
+            RGB images of their own sizes.
+        on_error: "raise", or "skip" to leave unreadable images out.
+        skip_counter: counts what is left out.
+        **settings: `one_hot`, `batch_size` and `with_ids` of
+            `plain_dataset`.
+
+    Raises:
+        NotPreparedError, ValueError: as `open`, at once; nothing is ever downloaded here.
+        ValueError: for an unknown operation or value of `on_error`.
+    """
+    opened = open(name, split, data_dir)
+    settings["skip_counter"] = counter_for(on_error, skip_counter)
+    return plain_dataset(opened, opened.preprocess(preprocess), **settings)
 
 
 def _share(batch_size: int, workers: int, worker: int) -> range:

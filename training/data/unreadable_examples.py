@@ -4,18 +4,24 @@ import collections
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
-
-if TYPE_CHECKING:
-    from .opened_dataset import Split
 
 logger = logging.getLogger("keras_vit")
 
 # More damaged neighbors than this are no accident: the pipeline itself is wrong.
 ATTEMPTS = 16
+
+
+class Examples(Protocol):
+    """What is read here of a split: how many examples there are, and the id of each."""
+
+    num_examples: int
+
+    def example_id(self, index: int) -> str:
+        """Returns the id of an example."""
 
 
 class SkipCounter:
@@ -54,7 +60,7 @@ def counter_for(on_error: str, skip_counter: SkipCounter | None = None) -> SkipC
 
 
 def load_or_next(
-    load: Callable[[tf.Tensor], Any], index: tf.Tensor, split: "Split", skipped: SkipCounter
+    load: Callable[[tf.Tensor], Any], index: tf.Tensor, split: Examples, skipped: SkipCounter
 ) -> Any:
     """Returns `load(index)`, or of the first example after it that loads without an error.
 
@@ -73,7 +79,7 @@ def load_or_blank(
     load: Callable[[tf.Tensor], Any],
     index: tf.Tensor,
     blank: Any,
-    split: "Split | None" = None,
+    split: Examples | None = None,
     skipped: SkipCounter | None = None,
 ) -> tuple[tf.Tensor, Any]:
     """Returns (True, `load(index)`), or (False, `blank`) if it does not load, and counts that."""

@@ -6,7 +6,7 @@ from typing import Protocol
 import keras
 from ml_collections import ConfigDict
 
-from ..data.opened_dataset import RunData
+from ..data.run_data import RunData
 from ..engine.engine_interface import Engine
 from .classification import ClassificationEvaluator
 from .few_shot import FewShotEvaluator, Task

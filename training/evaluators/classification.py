@@ -17,7 +17,7 @@ from keras import ops
 from keras_vit.losses import build_loss
 from keras_vit.type_hints import Tensor
 
-from ..data.opened_dataset import RunData
+from ..data.run_data import RunData
 from ..engine.engine_interface import Engine
 from ..engine.update import BatchSums
 from ..errors import UsageError

@@ -16,10 +16,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from keras_vit.archives import open_archive
-from keras_vit.installation import missing_extra
+from keras_vit.errors import damage_named, missing_extra
 from keras_vit.models.image_model import ACTIVATIONS
 
-from ..errors import UsageError, damage_named
+from ..errors import UsageError
 from ..io.paths import read_text
 from ..io.quiet_start import quiet_start
 

@@ -7,24 +7,22 @@ import json
 import os
 import pathlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from keras_vit.analysis.attention import rollout_function
 from keras_vit.analysis.figures import over_images
+from keras_vit.errors import damage_named
 from keras_vit.type_hints import Tensor
 
-from ..errors import damage_named
+from ..data import Split
+from ..data.preprocessing.preprocess import Preprocess
+from ..data.tf_data_batches import eval_dataset
 from . import exported_files, load_keras_model
 from .load_keras_model import KERAS_RANGE, image_size_of, resizing
-
-if TYPE_CHECKING:
-    import tensorflow as tf
-
-    from ..data import Split
-    from ..data.preprocessing.preprocess import Preprocess
 
 TF_HUB_RANGE = (0.0, 1.0)
 # Side of the images whose pixels are compared with features.
@@ -76,20 +74,20 @@ class FrozenModel:
                 "head of a checkpoint needs --num_classes."
             )
 
-    def operations(self, split: "Split", text: str) -> "Preprocess":
+    def operations(self, split: Split, text: str) -> Preprocess:
         """Returns the operations of `text` on images of a split.
 
         Raises `ValueError` unless they make images in `image_range`.
         """
         return split.preprocess(text).require_range("the preprocessing", split, self.image_range)
 
-    def batches(self, split: "Split", text: str, batch_size: int) -> "tf.data.Dataset":
-        """Returns one pass over a split, see `Split.evaluate`, by the operations of `text`.
+    def batches(self, split: Split, text: str, batch_size: int) -> tf.data.Dataset:
+        """Returns one pass over a split, see `eval_dataset`, by the operations of `text`.
 
         Photos that cannot be read are left out, and named.
         """
         operations = self.operations(split, text)
-        return split.evaluate(operations, batch_size=batch_size, skip_counter=split.left_out)
+        return eval_dataset(split, operations, batch_size=batch_size, skip_counter=split.left_out)
 
 
 def load_frozen(

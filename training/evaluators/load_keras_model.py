@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 
 from keras_vit.archives import saved_config
+from keras_vit.errors import damage_named
+from keras_vit.imagenet_classes import imagenet_classes
 
 from ..config import schema
 from ..data import fingerprint
 from ..data.known_datasets import DATASETS, full_name
 from ..engine.checkpoints import steps
-from ..errors import damage_named
 from ..io.image_listing import EXTENSIONS
 from ..io.paths import any_path, read_path
 
@@ -92,9 +93,9 @@ def load_model(
         FileNotFoundError: if there is no such file.
         ValueError: if it is damaged, or of another kind, or says itself what is given.
     """
-    import keras_vit
+    from keras_vit.checkpoints import load_checkpoint
     from keras_vit.checkpoints.list_of_published_weights import published_classifier
-    from keras_vit.imagenet_classes import imagenet_classes
+    from keras_vit.model_factory import create_model
 
     path = pathlib.Path(source)
     classifier = None if name or path.exists() else published_classifier(str(source))
@@ -103,11 +104,9 @@ def load_model(
         image_size = image_size or classifier.image_size
         arguments = {**classifier.arguments, **arguments}
     if name is not None:
-        model = keras_vit.create_model(
-            name, num_classes=num_classes, image_size=image_size, **arguments
-        )
+        model = create_model(name, num_classes=num_classes, image_size=image_size, **arguments)
         skip = ("head", "pre_logits") if num_classes is None else ()
-        keras_vit.load_checkpoint(model, source, skip=skip)
+        load_checkpoint(model, source, skip=skip)
         return SourceModel(str(source), model)
     file = path / "model.keras" if path.is_dir() else path
     if not file.exists() or file.suffix != ".keras":

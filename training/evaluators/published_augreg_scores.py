@@ -14,9 +14,10 @@ from keras_vit.checkpoints.list_of_published_weights import (
     published_classifier,
     url_of,
 )
+from keras_vit.errors import damage_named
 
 from .. import paper_tables
-from ..errors import UsageError, damage_named
+from ..errors import UsageError
 
 _TRANSFERRED = "imagenet21k+imagenet2012"
 # As the README of google-research/vision_transformer has it.

@@ -10,7 +10,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from keras_vit.installation import __version__
+from keras_vit.version import __version__
 
 from ..config import schema
 from ..data import fingerprint

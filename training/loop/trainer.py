@@ -13,7 +13,8 @@ from keras_vit.losses import MeanOutput, build_loss
 
 from ..config import schema
 from ..data import Dataset, fingerprint
-from ..data.opened_dataset import RunData, warn_of_trained
+from ..data.opened_dataset import warn_of_trained
+from ..data.run_data import RunData
 from ..engine import create_engine
 from ..engine.engine_interface import Engine
 from ..engine.update import Report, supervised

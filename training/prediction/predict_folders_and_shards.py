@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_vit.errors import damage_named
 from keras_vit.hidden_folder import remove_unfinished
 from keras_vit.predict_photos import most_probable
 
 from .. import data
 from ..data.traced_functions import as_it_stands
-from ..errors import UsageError, damage_named, first_line
+from ..errors import UsageError, first_line
 from ..evaluators.classification import require_probabilities
 from ..evaluators.features_and_logits import load_frozen
 from ..io.atomic import atomic_file, write_text

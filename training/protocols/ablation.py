@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from matplotlib.figure import Figure
 from ml_collections import ConfigDict
 
-import keras_vit
+from keras_vit.analysis import costs
 
 from ..config import schema
 from ..configs.ablation import STUDIES, Study
@@ -161,7 +161,7 @@ def _score(file, config, few_shot_task):
         shots=[SHOTS],
     )
     ((mean, _),) = few_shot.mean_accuracies(found).values()
-    counted = keras_vit.costs(model)
+    counted = costs(model)
     head = counted.by_type.get("head")
     return {
         "few_shot": mean,

@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from ml_collections import ConfigDict
 
+from keras_vit.errors import damage_named
+
 from ..data import Dataset, fingerprint
-from ..errors import Diverged, TrainingError, UsageError, damage_named
+from ..errors import Diverged, TrainingError, UsageError
 from ..io.atomic import write_text
 from ..io.paths import read_path
 from ..reporting.metrics_csv import read_metrics

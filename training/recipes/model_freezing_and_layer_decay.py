@@ -16,11 +16,15 @@ from collections.abc import Sequence
 import keras
 from ml_collections import ConfigDict
 
-import keras_vit
 from keras_vit.archives import saved_config
+from keras_vit.checkpoints import load_checkpoint
+from keras_vit.errors import damage_named
 from keras_vit.initializers import he_uniform
+from keras_vit.model_factory import create_model
+from keras_vit.models import VisionTransformer
+from keras_vit.models.masked_patch_prediction import MaskedPatchPrediction
 
-from ..errors import UsageError, damage_named
+from ..errors import UsageError
 from ..io.remote_stores import local_file
 
 _ENCODER_BLOCK = re.compile(r"encoder_block_\d+")
@@ -49,9 +53,9 @@ def build_model(
     name = arguments.pop("name", "")
     try:
         if name:
-            model = keras_vit.create_model(name, **arguments)
+            model = create_model(name, **arguments)
         else:
-            model = keras_vit.VisionTransformer(**arguments)
+            model = VisionTransformer(**arguments)
     except TypeError as error:
         raise UsageError(f"config.model: {error}") from error
     if config.checkpoint:
@@ -60,7 +64,7 @@ def build_model(
         with local_file(config.checkpoint) as file:
             if not skip and class_names:
                 _require_classes(pathlib.Path(file), list(class_names))
-            keras_vit.load_checkpoint(model, file, skip=skip)
+            load_checkpoint(model, file, skip=skip)
         known, names = model.class_names or (), tuple(class_names or ())
         # Foreign heads may spell classes in another way than the data set.
         if not skip and known != names and sorted(known) == sorted(names):
@@ -69,7 +73,7 @@ def build_model(
     if class_names and len(class_names) == model.arguments["num_classes"]:
         model.class_names = class_names
     if config.masked.target:
-        return keras_vit.MaskedPatchPrediction(model, **config.masked.to_dict())
+        return MaskedPatchPrediction(model, **config.masked.to_dict())
     if config.lora.rank:
         adapt_low_rank(model, config.lora.rank, config.lora.alpha)
     freeze_for_good(model, config.freeze)

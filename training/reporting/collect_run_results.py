@@ -6,10 +6,12 @@ import pathlib
 
 import numpy as np
 
+from keras_vit.errors import damage_named
+
 from ..data import Dataset, open_data_of_run
 from ..data.splits import HELD_OUT_FIFTH
+from ..data.tf_data_batches import eval_dataset
 from ..data.unreadable_examples import counter_for
-from ..errors import damage_named
 from ..evaluators.classification import class_order, sign_of
 from ..evaluators.features_and_logits import rollout_of
 from ..evaluators.load_keras_model import load_model, read_run_config
@@ -126,7 +128,7 @@ def _batches(model, outputs, config, dataset):
     preprocess = split.preprocess(config["eval_preprocess"])
     batch_size = min(config["eval_batch_size"], BATCH)
     skipped = counter_for(config["on_error"])
-    batches = split.evaluate(preprocess, batch_size=batch_size, skip_counter=skipped)
+    batches = eval_dataset(split, preprocess, batch_size=batch_size, skip_counter=skipped)
     count = -(-min(MAX_IMAGES, split.num_examples) // batch_size)
     for batch in track(batches.take(count), "drawing report.html", count):
         images, rows = np.asarray(batch["image"]), np.asarray(batch["label"])

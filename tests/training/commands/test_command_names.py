@@ -7,7 +7,6 @@ import pytest
 from keras_vit import training
 from keras_vit.export.__main__ import COMMANDS as EXPORTS
 from keras_vit.export.__main__ import main as export_main
-from keras_vit.installation import __version__
 from keras_vit.training.__main__ import COMMANDS, main
 from keras_vit.training.command_options import CommandParser
 from keras_vit.training.config import default_config
@@ -15,6 +14,7 @@ from keras_vit.training.config.overrides import config_of
 from keras_vit.training.config.schema import KEYS
 from keras_vit.training.errors import UsageError
 from keras_vit.training.loop import trainer
+from keras_vit.version import __version__
 from tests.other_environments import ROOT
 
 HELP = """

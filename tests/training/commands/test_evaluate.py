@@ -15,6 +15,7 @@ from keras_vit.training import data
 from keras_vit.training.commands import evaluate as command
 from keras_vit.training.commands import few_shot
 from keras_vit.training.data import known_datasets
+from keras_vit.training.data.tf_data_batches import eval_dataset
 from tests.tiny_vit import tiny_vit
 from tests.training.data.helpers import write_photos
 from tests.training.runs import write_run_config
@@ -67,7 +68,7 @@ def test_files_and_table_agree_with_predictions_by_hand(run, data_dir, tmp_path,
     options = ["--dataset=digits", f"--data_dir={data_dir}", "--batch_size=100", "--per_class"]
     found = metrics(tmp_path, run, *options)
     split = data.open("digits", "test", data_dir)
-    (batch,) = split.evaluate(split.preprocess(PREPROCESS), batch_size=359)
+    (batch,) = eval_dataset(split, split.preprocess(PREPROCESS), batch_size=359)
     labels = batch["label"].numpy().argmax(1)
     model = keras.saving.load_model(run / "model.keras")
     predicted = model.predict_on_batch(batch["image"]).argmax(1)

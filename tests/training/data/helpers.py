@@ -5,6 +5,7 @@ import numpy as np
 from PIL import Image
 
 from keras_vit.training import data
+from keras_vit.training.data.tf_data_batches import eval_dataset, train_dataset
 from keras_vit.training.data.unreadable_examples import counter_for
 
 RANDOM = "decode|resize(12)|random_crop(10)|flip_lr|value_range(-1,1)"
@@ -43,7 +44,7 @@ def write_set(name, folder, num_classes, splits, *, version="1.0.0", num_shards=
 def train(split, text=RANDOM, on_error="raise", skip_counter=None, **settings):
     counter = counter_for(on_error, skip_counter)
     settings = {"batch_size": 32, "seed": 5, "skip_counter": counter, **settings}
-    return split.train(split.preprocess(text), **settings)
+    return train_dataset(split, split.preprocess(text), **settings)
 
 
 def take(dataset, count):
@@ -52,7 +53,7 @@ def take(dataset, count):
 
 def evaluate(split, text=PLAIN, on_error="raise", skip_counter=None, **settings):
     settings = {"batch_size": 64, **settings, "skip_counter": counter_for(on_error, skip_counter)}
-    return list(split.evaluate(split.preprocess(text), **settings).as_numpy_iterator())
+    return list(eval_dataset(split, split.preprocess(text), **settings).as_numpy_iterator())
 
 
 def joined(batches):

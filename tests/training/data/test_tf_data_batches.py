@@ -9,8 +9,8 @@ import tensorflow as tf
 from keras_vit.training import data
 from keras_vit.training.config import default_config
 from keras_vit.training.data import decoded_image_cache, tf_data_batches
-from keras_vit.training.data.opened_dataset import RunData
 from keras_vit.training.data.order import example_order, permute
+from keras_vit.training.data.run_data import RunData
 from keras_vit.training.errors import UsageError
 from tests.training.data import helpers
 from tests.training.data.helpers import PLAIN, assert_equal, joined, read_by, take

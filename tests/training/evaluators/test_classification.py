@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras_vit.losses import build_loss
 from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training.config import schema
-from keras_vit.training.data.opened_dataset import RunData
+from keras_vit.training.data.run_data import RunData
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators import classification
 from keras_vit.training.evaluators.base import create_evaluators

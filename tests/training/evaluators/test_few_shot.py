@@ -14,6 +14,7 @@ from keras_vit.training.commands import few_shot as command
 from keras_vit.training.data import known_datasets
 from keras_vit.training.data.opened_dataset import warn_of_trained
 from keras_vit.training.data.preprocessing.parse_operations import REGISTRY
+from keras_vit.training.data.tf_data_batches import eval_dataset
 from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.evaluators import features_and_logits, few_shot
 from keras_vit.training.loop.trainer import train
@@ -120,7 +121,7 @@ def test_accuracies_are_those_of_features_computed_by_hand(model, digits):
     represent = keras.Model(model.input, model.endpoints["representation"])
     splits = []
     for part in task:
-        (batch,) = part.evaluate(part.preprocess(preprocess), batch_size=part.num_examples)
+        (batch,) = eval_dataset(part, part.preprocess(preprocess), batch_size=part.num_examples)
         labels = batch["label"].numpy().argmax(1)
         splits.append((represent.predict_on_batch(batch["image"]), labels))
     expected = few_shot.evaluate_features(*splits, 10, **settings)

@@ -11,6 +11,7 @@ from safetensors.numpy import save_file
 from keras_vit.checkpoints.pytorch_layouts import TABLE, TimmLayout
 from keras_vit.checkpoints.weights_of_model import weights_of
 from keras_vit.training import data
+from keras_vit.training.data.tf_data_batches import eval_dataset
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators import classification
 from keras_vit.training.io.progress_bar import Progress
@@ -69,7 +70,7 @@ def test_a_row_is_the_mean_since_the_row_before():
 def test_saved_models_are_the_average_that_was_evaluated(run, final_state):
     config, workdir, last = run
     split = data.open(config.dataset, config.eval_split, config.data_dir)
-    dataset = split.evaluate(split.preprocess(config.eval_preprocess), batch_size=8)
+    dataset = eval_dataset(split, split.preprocess(config.eval_preprocess), batch_size=8)
     models = [keras.saving.load_model(workdir / f"{name}.keras") for name in ("model", "best")]
     result, best = (classification.evaluate(model, dataset) for model in models)
     assert result["count"] == 50

@@ -14,6 +14,7 @@ from keras_vit.training.commands import sweep as command
 from keras_vit.training.config import schema
 from keras_vit.training.configs import finetune
 from keras_vit.training.data import fingerprint, known_datasets
+from keras_vit.training.data.tf_data_batches import eval_dataset
 from keras_vit.training.errors import Diverged, Interrupted, TrainingError, UsageError
 from keras_vit.training.evaluators import classification
 from keras_vit.training.io.atomic import atomic_file
@@ -234,7 +235,7 @@ def test_further_test_sets_are_scored_with_the_same_weights(digits, tmp_path, ra
             model.save(file)
     config.batch_size = 100
     test = digits.split("test")
-    batches = test.evaluate(test.preprocess(config.eval_preprocess), batch_size=359)
+    batches = eval_dataset(test, test.preprocess(config.eval_preprocess), batch_size=359)
     expected = {"digits": [pytest.approx(100 * classification.evaluate(model, batches)["top1"])]}
     for workdir in folders:
         assert sweep.score_further_test_sets(config, workdir, [digits], [4]) == expected

@@ -5,9 +5,8 @@ from typing import Any, NamedTuple
 
 import keras
 
+from keras_vit.errors import damage_named, missing_extra
 from keras_vit.type_hints import Tensor
-
-from ..errors import ExportError, damage_refused, imported
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -32,9 +31,9 @@ class HubLayer(keras.layers.Layer):
         What the module returns.
 
     Raises:
-        RuntimeMissing: if tensorflow-hub is not installed.
         FileNotFoundError: if there is nothing at that path.
-        ExportError: if the SavedModel is damaged, cannot be called or lists no variables.
+        ValueError: if tensorflow-hub is not installed, or if the SavedModel is damaged, cannot be
+            called or lists no variables.
 
     Examples:
         >>> model = keras.Sequential([
@@ -49,22 +48,25 @@ class HubLayer(keras.layers.Layer):
         # A module computes in float32, whatever the policy of the layers around it.
         super().__init__(trainable=trainable, autocast=False, **kwargs)
         if keras.backend.backend() != "tensorflow":
-            raise ExportError(
+            raise ValueError(
                 "A TF-Hub module needs Keras on TensorFlow. Received: backend "
                 f"{keras.backend.backend()!r}. Set KERAS_BACKEND=tensorflow."
             )
         self.handle = str(handle)
-        tensorflow_hub = imported("tensorflow_hub", "hub")
+        try:
+            import tensorflow_hub
+        except ImportError as error:
+            raise ValueError(missing_extra("tensorflow_hub", "hub", error)) from error
         if "://" not in self.handle and not os.path.exists(self.handle):
             raise FileNotFoundError(
                 f"Expected the directory of a TF-Hub module. There is none at {self.handle}, seen "
                 f"from {os.getcwd()}. Change to the folder where that path is right, or copy the "
                 "module there."
             )
-        with damage_refused(f"{self.handle} cannot be loaded as a TF-Hub module"):
+        with damage_named(f"{self.handle} cannot be loaded as a TF-Hub module"):
             module = tensorflow_hub.load(self.handle)
         if not callable(module) or not hasattr(module, "variables"):
-            raise ExportError(
+            raise ValueError(
                 "Expected a TF2 reusable SavedModel: callable, with variables. Received: "
                 f"{self.handle}. `keras-vit export hub` writes one."
             )

@@ -1,4 +1,4 @@
-"""The version, and checks of what is installed beside it."""
+"""The version, and a warning of the other package of this name."""
 
 import warnings
 
@@ -25,11 +25,3 @@ def warn_of_namesake() -> None:
             "keras-vit-16x16",
             stacklevel=2,
         )
-
-
-def missing_extra(module: str, extra: str, error: ImportError) -> str:
-    """Returns the message of a package that an extra of this package's installation brings."""
-    return (
-        f"Expected the package {module.split('.')[0]}. Received: {error}. Install it: pip install "
-        f"'keras-vit-16x16[{extra}]'"
-    )

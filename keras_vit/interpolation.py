@@ -1,5 +1,7 @@
 """Matrices that resample an axis of an array: new values = matrix @ old values."""
 
+import math
+
 import numpy as np
 from keras import ops
 
@@ -45,3 +47,23 @@ def area_weights(source: int, target: int) -> np.ndarray:
     start, sample = np.arange(target)[:, None] * scale, np.arange(source)
     overlap = np.minimum(start + scale, sample + 1) - np.maximum(start, sample)
     return overlap.clip(0) / scale
+
+
+def resized_positions(
+    table: Tensor, grid_size: tuple[int, int], target: tuple[int | Tensor, int | Tensor]
+) -> Tensor:
+    """Interpolates a table of position embeddings from one (rows, columns) to another.
+
+    The table is (1, tokens, channels) float, row by row, perhaps after the class token's entry,
+    which is left as it is; `target` are ints or scalar integer tensors. Returns float32.
+    """
+    first, channels = table.shape[1] - math.prod(grid_size), table.shape[-1]
+    table = ops.cast(table, "float32")
+    by_row, by_column = (
+        ops.cast(corner_weights(*sides), "float32") for sides in zip(grid_size, target, strict=True)
+    )
+    grid = ops.reshape(table[0, first:], (*grid_size, channels))
+    grid = ops.einsum("ij,jkc->ikc", by_row, grid)
+    grid = ops.einsum("ij,kjc->kic", by_column, grid)
+    grid = ops.reshape(grid, (1, target[0] * target[1], channels))
+    return ops.concatenate([table[:, :first], grid], axis=1)

@@ -10,7 +10,7 @@ from keras_vit.layers.axial import AxialAttention, AxialEncoderBlock, AxialUnit
 from keras_vit.layers.class_token import ClassToken
 from keras_vit.layers.dropout import Dropout, StochasticDepth
 from keras_vit.layers.encoder_block import EncoderBlock
-from keras_vit.layers.heads import MAPHead
+from keras_vit.layers.map_head import MAPHead
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.normalization import LayerNormalization
 from keras_vit.layers.patch_embedding import FlattenGrid, PatchEmbedding

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_vit.initializers import RandomNormal
-from keras_vit.interpolation import corner_weights
+from keras_vit.interpolation import resized_positions
 from keras_vit.layers.base import Layer
 from keras_vit.type_hints import Tensor
 
@@ -47,28 +47,8 @@ class PositionEmbedding(Layer):
 
     def resized_table(self, rows: int | Tensor, columns: int | Tensor) -> Tensor:
         """Returns the embedding of another grid, (1, tokens, channels) in float32."""
-        return resized(self.table(), self.grid_size, (rows, columns))
+        return resized_positions(self.table(), self.grid_size, (rows, columns))
 
     def call(self, tokens: Tensor, stem: Tensor | None = None) -> Tensor:
         table = self.table() if stem is None else self.resized_table(*ops.shape(stem)[1:3])
         return tokens + ops.cast(table, self.compute_dtype)
-
-
-def resized(
-    table: Tensor, grid_size: tuple[int, int], target: tuple[int | Tensor, int | Tensor]
-) -> Tensor:
-    """Interpolates a table of position embeddings from one (rows, columns) to another.
-
-    The table is (1, tokens, channels) float, row by row, perhaps after the class token's entry,
-    which is left as it is; `target` are ints or scalar integer tensors. Returns float32.
-    """
-    first, channels = table.shape[1] - math.prod(grid_size), table.shape[-1]
-    table = ops.cast(table, "float32")
-    by_row, by_column = (
-        ops.cast(corner_weights(*sides), "float32") for sides in zip(grid_size, target, strict=True)
-    )
-    grid = ops.reshape(table[0, first:], (*grid_size, channels))
-    grid = ops.einsum("ij,jkc->ikc", by_row, grid)
-    grid = ops.einsum("ij,kjc->kic", by_column, grid)
-    grid = ops.reshape(grid, (1, target[0] * target[1], channels))
-    return ops.concatenate([table[:, :first], grid], axis=1)

@@ -66,6 +66,32 @@ def require_kind(model: Any, kind: type | tuple[type, ...], expected: str) -> No
         raise ValueError(f"Expected {expected}. Received: {received}.{inside}")
 
 
+def classification_head(
+    num_classes: int | None, bias: float
+) -> Callable[[Tensor], dict[str, Tensor]]:
+    """Returns the linear classifier, which computes in float32 under every precision policy.
+
+    It is a function from features to the endpoints "representation", the features in float32, and
+    "logits", if there are `num_classes`. Its kernel is initially zero, its bias `bias`.
+    """
+    identity = keras.layers.Identity(dtype="float32", name="representation")
+    if num_classes is None:
+        return lambda features: {"representation": identity(features)}
+    head = keras.layers.Dense(
+        num_classes,
+        kernel_initializer="zeros",
+        bias_initializer=keras.initializers.Constant(bias),
+        dtype="float32",
+        name="head",
+    )
+
+    def classify(features):
+        x = identity(features)
+        return {"representation": x, "logits": head(x)}
+
+    return classify
+
+
 class ImageModel(keras.Model):
     """A functional model of images that names its intermediate results.
 

@@ -7,9 +7,8 @@ import keras
 
 from keras_vit import layers
 from keras_vit.layers.axial import batch_normalization, convolution
-from keras_vit.layers.heads import classification_head
 from keras_vit.models.argument_ranges import as_height_width, checked
-from keras_vit.models.image_model import ImageModel
+from keras_vit.models.image_model import ImageModel, classification_head
 from keras_vit.type_hints import ImageSize, Tensor
 
 

@@ -10,11 +10,10 @@ from keras import ops
 
 from keras_vit import layers
 from keras_vit.initializers import VarianceScaling
-from keras_vit.layers.heads import classification_head
 from keras_vit.layers.position_tables_2d import POSITION_EMBEDDINGS
 from keras_vit.models.any_resolution import at_any_resolution, attention_of_blocks
 from keras_vit.models.argument_ranges import WITH_CLASS_TOKEN, as_height_width, checked
-from keras_vit.models.image_model import ImageModel
+from keras_vit.models.image_model import ImageModel, classification_head
 from keras_vit.models.resnets import hybrid_stem, stem_stride
 from keras_vit.type_hints import ImageSize, Tensor
 
@@ -60,9 +59,8 @@ class VisionTransformer(ImageModel):
         head_bias_init: float, the initial bias of the head; its kernel is zero.
         remat: bool, whether training recomputes the activations inside each
             block rather than keep them.
-        flash_attention: bool, whether cuDNN's fused kernel computes attention where JAX has it: on
-            NVIDIA's GPUs, in 16 bits. Elsewhere, and where something needs the probabilities,
-            attention is computed plainly. Its speed has not been measured.
+        flash_attention: bool, whether cuDNN's fused kernel computes attention where JAX has it, on
+            NVIDIA's GPUs in 16 bits, and where nothing needs the probabilities.
         in_channels: int, of the images. Checkpoints of color images are converted: see
             `keras_vit.checkpoints.resized_positions_and_patches`.
 
@@ -111,7 +109,6 @@ class VisionTransformer(ImageModel):
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
         has_class_token = arguments["classifier"] in WITH_CLASS_TOKEN
         a = SimpleNamespace(**arguments, dtype=policy, has_class_token=has_class_token)
-
         grid, embedded = embed(images, a)
         blocks, tokens = encode(grid, embedded, a)
         norm = layers.LayerNormalization(a.layer_norm_epsilon, name="encoder_norm", dtype=policy)
@@ -150,8 +147,8 @@ class VisionTransformer(ImageModel):
     @property
     def blocks(self) -> list[keras.layers.Layer]:
         """The encoder's blocks, in order."""
-        count = self.arguments["num_layers"]
-        return [self.get_layer(f"encoder_block_{index:02d}") for index in range(count)]
+        indices = range(self.arguments["num_layers"])
+        return [self.get_layer(f"encoder_block_{index:02d}") for index in indices]
 
     @property
     def attention_endpoints(self) -> dict[str, Tensor]:
@@ -172,12 +169,11 @@ class VisionTransformer(ImageModel):
         own. Sines and cosines are computed. Pixels that do not fill a patch are cropped.
 
         Args:
-            outputs: "output", or a name of `endpoints` or `attention_endpoints`, or a sequence
-                of such names for a model that returns a dict of them.
+            outputs: as of `up_to`.
 
         Raises:
-            ValueError: if the model's weights know the grid in another way, as relative
-                positions and axial attention do, or if it has nothing of such a name.
+            ValueError: as `up_to`, or if the model's weights know the grid in another way, as
+                relative positions and axial attention do.
         """
         return at_any_resolution(self, outputs)
 
@@ -286,11 +282,6 @@ def head(a: SimpleNamespace) -> Callable[[Tensor], dict[str, Tensor]]:
     classify = classification_head(a.num_classes, a.head_bias_init)
     if not a.representation_size:
         return classify
-    hidden = keras.layers.Dense(
-        a.representation_size,
-        activation="tanh",
-        kernel_initializer=VarianceScaling(),
-        name="pre_logits",
-        dtype=a.dtype,
-    )
+    options = {"kernel_initializer": VarianceScaling(), "name": "pre_logits", "dtype": a.dtype}
+    hidden = keras.layers.Dense(a.representation_size, "tanh", **options)
     return lambda pooled: classify(hidden(pooled))

@@ -1,6 +1,5 @@
-"""The layers between the encoder and the logits: attention pooling and the linear classifier."""
+"""Multi-head attention pooling, big_vision's alternative to the class token."""
 
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -57,29 +56,3 @@ class MAPHead(MultiHeadAttention):
 
     def compute_output_shape(self, input_shape: tuple) -> tuple:
         return input_shape[0], input_shape[2]
-
-
-def classification_head(
-    num_classes: int | None, bias: float
-) -> Callable[[Tensor], dict[str, Tensor]]:
-    """Returns the linear classifier, which computes in float32 under every precision policy.
-
-    It is a function from features to the endpoints "representation", the features in float32, and
-    "logits", if there are `num_classes`. Its kernel is initially zero, its bias `bias`.
-    """
-    identity = keras.layers.Identity(dtype="float32", name="representation")
-    if num_classes is None:
-        return lambda features: {"representation": identity(features)}
-    head = keras.layers.Dense(
-        num_classes,
-        kernel_initializer="zeros",
-        bias_initializer=keras.initializers.Constant(bias),
-        dtype="float32",
-        name="head",
-    )
-
-    def classify(features):
-        x = identity(features)
-        return {"representation": x, "logits": head(x)}
-
-    return classify

@@ -88,6 +88,8 @@ def near(tree, path):
         *re.findall(r"^(?: {,4}(?:def|class) )?((?<= )[A-Za-z]\w{4,}|[A-Z_]{5,})\b", code, re.M)
     }
     names.add(pathlib.Path(path).stem)
+    module = pathlib.Path(path).with_suffix("").parts[-2:]
+    imports = re.compile(r"\b{}(\.| import .*\b){}\b".format(*module))
     mirror, ranked = (tree / "tests" / path).parent, []
     while not mirror.exists():
         mirror = mirror.parent
@@ -96,7 +98,8 @@ def near(tree, path):
         # Beside what belongs to a package as a whole stand all folders.
         top = mirror.parent == tree / "tests"
         within = file.parent in (mirror, mirror.parent) if top else mirror in file.parents
-        named = len(names & {*re.findall(r"\w+", file.read_text(encoding="utf-8"))})
+        content = file.read_text(encoding="utf-8")
+        named = len(names & {*re.findall(r"\w+", content)}) + 9 * bool(imports.search(content))
         if (within or named) and not test.startswith(APART if "jax" in path else (*APART, JAX)):
             ranked.append((-named - 2 * within, test))
     # Takes no time.
@@ -122,7 +125,7 @@ def killer(tree, original, tests, seconds):
     for chosen in ("not slow and not long", "long and not slow"):
         skipped: list[str] = []
         while found := failure(tree, ["-m", chosen, *tests, *skipped], seconds):
-            if not failure(original, [found], seconds):
+            if not failure(original, [found.partition("[")[0]], seconds):
                 return found
             # It fails of itself, or of a machine that is busy.
             skipped.append(f"--deselect={found}")
@@ -147,7 +150,8 @@ def failure(tree, arguments, seconds):
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    found = re.findall(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", output, re.MULTILINE)
+    start = "FAILED|ERROR|ImportError while loading conftest"
+    found = re.findall(rf"^(?:{start}) '?(.+?)(?:'\\.| - |$)", output, re.MULTILINE)
     return found[0] if found else ""
 
 

@@ -66,7 +66,11 @@ def test_bad_use_is_one_line(words, message, capsys, monkeypatch):
 def test_killed_resumed_and_evaluated(part, tmp_path):
     found = dict(rehearse(tmp_path, part, epochs=3, batch_size=32))
     assert found["images written"].startswith(f"{1_281_167 // part + 50_000 // part:,} in")
-    assert found["first row of metrics"].endswith(f" s, {1_281_167 // part // 320} steps")
+    epoch = 1_281_167 // part // 32
+    assert found["first row of metrics"].endswith(f" s, {epoch // 10} steps")
+    words = found["killed after step"].replace(",", "")
+    step, steps = map(int, re.match(r"(\d+) of (\d+) in the third epoch", words).groups())
+    assert 2 * epoch < step <= steps == 3 * epoch
     assert found["evaluated"].startswith(f"{50_000 // part:,} images, top-1 ")
     # Planted classes are learned: chance is a tenth at most.
     assert float(found["evaluated"].split("top-1 ")[1].split()[0]) > 20

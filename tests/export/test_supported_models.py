@@ -136,6 +136,13 @@ def test_the_range_of_images_is_found(core, tmp_path, scale, low, high):
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
+@pytest.mark.parametrize("scale", [1 / 127.5 * 1.02, 1 / 127.5 * 0.98])
+def test_a_range_that_is_nearly_one_of_them_is_none(core, tmp_path, scale):
+    model = sequential(keras.layers.Rescaling(scale, offset=-1.0), core, keras.layers.Dense(3))
+    with pytest.raises(ExportError, match=r"that bring images of \[0, 1\], \[0, 255\]"):
+        export.to_tflite(model, tmp_path / "m.tflite")
+
+
 @pytest.mark.parametrize(
     ("units", "activation", "lora"),
     [(1, "sigmoid", 0), (3, "sigmoid", 0), (3, keras.layers.Softmax(), 0), (3, "softmax", 2)],

@@ -80,7 +80,10 @@ def test_probabilities_have_the_loss_of_their_logits(loss, caplog):
     found = evaluated(logits, labels, again, loss=loss)
     assert found["loss"] == pytest.approx(expected["loss"], rel=1e-4)
     assert found["top1"] == expected["top1"]
-    assert not caplog.text
+    # A softmax of 1 has a logit, a sigmoid of 1 has none.
+    classification.logits_of(np.round, loss)(np.array([1.0]))
+    assert ("rounded to 0 or 1" in caplog.text) == (loss == "sigmoid")
+    caplog.clear()
     rounded = classification.logits_of(np.round, loss)
     for _ in range(2):
         low, high = rounded(np.array([0.0, 1.0]))

@@ -87,7 +87,13 @@ def test_a_hub_module_gives_its_feature_vector_and_what_is_no_model_is_refused(t
     assert loaded.image_size == (8, 6) and loaded.image_range == (0.0, 1.0)
     output = features_and_logits.load_frozen(module, layer="output")
     np.testing.assert_allclose(output.features(x), x.sum((1, 2)), rtol=1e-6)
-    assert output.identity != loaded.identity
+    identities, labels = {output.identity, loaded.identity}, module / "assets" / "labels.txt"
+    labels.parent.mkdir(exist_ok=True)
+    for name, text in (("labels.txt", "crow"), ("labels.txt", "owl"), ("names.txt", "owl")):
+        labels = labels.rename(labels.with_name(name)) if labels.exists() else labels
+        labels.write_text(text)
+        identities.add(features_and_logits.load_frozen(module).identity)
+    assert len(identities) == 5
     with pytest.raises(ValueError, match="callable attribute"):
         features_and_logits.load_frozen(module, layer="tokens")
     tf.saved_model.save(tf.Module(), str(tmp_path / "empty"))

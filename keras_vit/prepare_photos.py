@@ -233,7 +233,7 @@ def _decode(image, channels=3, precise=False, upright=True):
         raise ValueError(f"channels must be 1 or 3, not {channels!r}")
     # As `tf.image.rgb_to_grayscale`.
     gray = image @ np.array([0.2989, 0.587, 0.114]) if channels == 1 else None
-    return image if gray is None else (gray[..., None] + 0.5).astype(np.uint8)
+    return image if gray is None else (gray[..., None] * (255.5 / 255)).astype(np.uint8)
 
 
 def _resize(image, size, method="bilinear", antialias=False):

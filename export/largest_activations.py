@@ -19,8 +19,8 @@ def largest_activations(model: keras.Model, images: Tensor) -> dict[str, float]:
 
     Every operation that depends on the images counts, inside of layers too: hidden layers,
     attention scores, squares in normalizations. A name begins with the paths of the layers around
-    the operation. Arguments of saturating functions, as inside of GELU, are left out, and so are
-    partial sums, which GPUs keep in float32. NaN counts as infinity.
+    the operation. A mean counts as its sum, which LiteRT's GPU delegate keeps in float16 on some
+    GPUs. Arguments of saturating functions, as inside of GELU, are left out. NaN is infinity.
 
     Args:
         model: on Keras's TensorFlow backend, for images in [-1, 1].
@@ -41,7 +41,11 @@ def largest_activations(model: keras.Model, images: Tensor) -> dict[str, float]:
                 continue
             for result in operation.outputs:
                 if result.ref() in varying and result.dtype.is_floating:
-                    found[operation.name] = tf.reduce_max(tf.abs(tf.cast(result, tf.float32)))
+                    largest = tf.reduce_max(tf.abs(tf.cast(result, tf.float32)))
+                    if operation.type == "Mean":
+                        terms = tf.size(operation.inputs[0]) / tf.size(result)
+                        largest *= tf.cast(terms, tf.float32)
+                    found[operation.name] = largest
         return dict(reversed(found.items()))
 
     spec = tf.TensorSpec((None, *images.shape[1:]), tf.float32)

@@ -40,6 +40,9 @@ class Crossentropy(keras.losses.Loss):
         kind: `"softmax"` or `"sigmoid"`.
         label_smoothing, class_weights: as `build_loss` takes them.
         name, **kwargs: of `keras.losses.Loss`.
+
+    Raises:
+        ValueError: when it is called, if labels and logits differ in what follows the batch.
     """
 
     def __init__(
@@ -57,6 +60,13 @@ class Crossentropy(keras.losses.Loss):
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         labels, logits = ops.cast(y_true, "float32"), ops.cast(y_pred, "float32")
+        of_labels, of_logits = tuple(labels.shape)[1:], tuple(logits.shape)[1:]
+        # Broadcast, they would train on nonsense.
+        if of_labels != of_logits and None not in (*of_labels, *of_logits):
+            raise ValueError(
+                "Expected a number for each class, (batch, classes), in labels and logits. "
+                f"Received: {tuple(labels.shape)} and {tuple(logits.shape)}."
+            )
         smoothed = labels
         if self.label_smoothing:
             even = self.label_smoothing / labels.shape[-1]

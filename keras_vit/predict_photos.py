@@ -113,18 +113,20 @@ def _prepared(model, images_or_paths) -> np.ndarray:
             images = _checked(photos.astype("float32"), (height, width))
             prepare_photos.warn_of_0_to_1(images)
             return images
-    if channels != 3:
-        raise ValueError(
-            f"Expected images that are prepared, floats in [-1, 1], for a model of {channels} "
-            "channels. Received: photos, which have three."
-        )
     if not prepare_photos.maps_to_model_range(operations):
         raise ValueError(
             "Expected `model.preprocessing` to end with value_range(-1, 1), the range of every "
             f"model. Received: {operations!r}."
         )
-    images = [prepare_photos.prepare_photo(_pixels(photo), operations) for photo in photos]
-    return _checked(np.stack(images), (height, width))
+    upright = prepare_photos.keeps_upright(operations)
+    prepare = prepare_photos.prepare_photo
+    images = np.stack([prepare(_pixels(photo, upright), operations) for photo in photos])
+    if images.shape[-1] != channels:
+        raise ValueError(
+            f"Expected images that are prepared, floats in [-1, 1], for a model of {channels} "
+            f"channels. Received: photos, of which {operations!r} makes {images.shape[-1]}."
+        )
+    return _checked(images, (height, width))
 
 
 def _is_read(image):
@@ -133,9 +135,9 @@ def _is_read(image):
     return isinstance(image, str | os.PathLike | Image.Image)
 
 
-def _pixels(photo) -> np.ndarray:
+def _pixels(photo, upright) -> np.ndarray:
     if _is_read(photo):
-        return prepare_photos.read_photo(photo)
+        return prepare_photos.read_photo(photo, upright)
     array = ops.convert_to_numpy(photo)
     if array.ndim != 3 or array.shape[-1] != 3 or not np.issubdtype(array.dtype, np.integer):
         raise ValueError(

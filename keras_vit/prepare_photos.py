@@ -8,6 +8,7 @@ import ast
 import contextlib
 import functools
 import inspect
+import io
 import os
 import stat
 import typing
@@ -26,6 +27,8 @@ if typing.TYPE_CHECKING:
 # An image larger than this is an error of its file or of the operations, not a photograph: a few
 # kilobytes may claim gigabytes, and resizing the smaller side of 1×5000 pixels would ask for them.
 MAX_PIXELS = 1 << 27
+# `PIL.Image.Transpose` that turns a photo of an EXIF orientation.
+_TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
 # Resampling and rounding leave the range by as much.
 _SLACK = 1e-3
 
@@ -51,7 +54,7 @@ def read_photo(
         ValueError: if it cannot be read as an image, has more than `MAX_PIXELS`, which its header
             says, or is a pipe or a device.
     """
-    from PIL import Image, ImageOps, UnidentifiedImageError
+    from PIL import Image, UnidentifiedImageError
 
     try:
         if isinstance(file, str | os.PathLike) and not stat.S_ISREG(os.stat(file).st_mode):
@@ -61,7 +64,9 @@ def read_photo(
                 raise ValueError(
                     f"expected at most {MAX_PIXELS} pixels, received {photo.width} x {photo.height}"
                 )
-            turned = ImageOps.exif_transpose(photo) if upright else photo
+            photo.load()
+            method = _TURNS.get(read_orientation(photo)) if upright else None
+            turned = photo if method is None else photo.transpose(Image.Transpose(method))
             # PNG and PPM have at most 16 bits, whatever Pillow's mode is.
             is_deep = turned.mode.startswith("I;16") or photo.format in ("PNG", "PPM")
             if turned.mode == "F" or (turned.mode == "I" and not is_deep):
@@ -104,6 +109,24 @@ def warn_of_0_to_1(images: np.ndarray) -> None:
         )
 
 
+def read_orientation(file: "BinaryIO | PIL.Image.Image") -> int:
+    """Returns EXIF's orientation of a photo, from 1 to 8; 1 if its EXIF is missing or damaged."""
+    # Damaged, it raises many kinds of errors. `exif_transpose` would write the rest of it, too.
+    with contextlib.suppress(Exception), _opened(file) as photo:
+        found = photo.getexif().get(0x112)
+        return found if found in _TURNS else 1
+    return 1
+
+
+def is_of_16_bits(content: "bytes | np.ndarray") -> bool:
+    """Whether an image file that Pillow reads has 16 bits for a color, given its bytes."""
+    if not isinstance(content, bytes) or content.startswith(b"\x89PNG"):
+        return isinstance(content, bytes) and content[24] == 16
+    with _opened(io.BytesIO(content)) as photo:
+        # The tag of a TIFF, of which Pillow reads colors as 8 bits.
+        return photo.mode.startswith("I") or 16 in getattr(photo, "tag_v2", {}).get(258, ())
+
+
 def _opened(file):
     from PIL import Image
 
@@ -140,7 +163,7 @@ def prepare_photo(photo: Tensor, operations: str) -> np.ndarray:
     """Applies a text of operations that makes a photo into an image of a model.
 
     Args:
-        photo: (height, width, 3) uint8.
+        photo: (height, width, 3) uint8, of `read_photo`, which `keeps_upright` tells to turn it.
         operations: as `model.preprocessing`: `decode`, `resize`, `resize_small`, `central_crop`,
             `value_range`, `to_uint8` and `on_device`, joined by `|`; see docs/data.md.
 
@@ -159,21 +182,31 @@ def prepare_photo(photo: Tensor, operations: str) -> np.ndarray:
 def parsed_operations(operations: str) -> list[tuple[str, dict[str, Any]]]:
     """Returns the operations of `prepare_photo`, each by its name and all of its arguments.
 
-    Raises ValueError for another operation.
+    Raises ValueError for another operation, or arguments that it does not take.
     """
     parsed = []
-    for part in operations.split("|"):
-        call = ast.parse(part.strip(), mode="eval").body
+    for part in operations.split("|") if operations.strip() else []:
+        try:
+            call = ast.parse(part.strip(), mode="eval").body
+        except SyntaxError as error:
+            raise ValueError(
+                f"Expected operations joined by '|'. Received: {part!r} in {operations!r}."
+            ) from error
         name = getattr(getattr(call, "func", call), "id", "")
-        values = [ast.literal_eval(each) for each in getattr(call, "args", ())]
-        keywords = {str(k.arg): ast.literal_eval(k.value) for k in getattr(call, "keywords", ())}
         if name not in _OPERATIONS:
             raise ValueError(
                 f"Expected operations among {', '.join(_OPERATIONS)}. Received: {part!r} in "
                 f"{operations!r}. `keras-vit predict` has all of them; or pass images "
                 "that are prepared, in [-1, 1]."
             )
-        bound = inspect.signature(_OPERATIONS[name]).bind(None, *values, **keywords)
+        try:
+            values = [ast.literal_eval(each) for each in getattr(call, "args", ())]
+            named = {str(k.arg): ast.literal_eval(k.value) for k in getattr(call, "keywords", ())}
+            bound = inspect.signature(_OPERATIONS[name]).bind(None, *values, **named)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"Expected arguments of {name}. Received: {part!r} in {operations!r}: {error}."
+            ) from error
         bound.apply_defaults()
         _, *arguments = bound.arguments.items()
         parsed.append((name, dict(arguments)))
@@ -182,8 +215,25 @@ def parsed_operations(operations: str) -> list[tuple[str, dict[str, Any]]]:
 
 def maps_to_model_range(operations: str) -> bool:
     """Whether operations end with `value_range(-1, 1)` in any spelling; raises as the above."""
-    ((name, arguments),) = parsed_operations(operations.rpartition("|")[2])
-    return name == "value_range" and [*arguments.values()] == [-1, 1, 0, 255]
+    parsed = parsed_operations(operations.rpartition("|")[2])
+    return any(
+        name == "value_range" and [*arguments.values()] == [-1, 1, 0, 255]
+        for name, arguments in parsed
+    )
+
+
+def keeps_upright(operations: str) -> bool:
+    """Whether photos are turned as EXIF says: not with `decode(upright=False)`; raises as above."""
+    parsed = parsed_operations(operations)
+    return all(arguments["upright"] for name, arguments in parsed if name == "decode")
+
+
+def _decode(image, channels=3, precise=False, upright=True):
+    if channels not in (1, 3):
+        raise ValueError(f"channels must be 1 or 3, not {channels!r}")
+    # As `tf.image.rgb_to_grayscale`.
+    gray = image @ np.array([0.2989, 0.587, 0.114]) if channels == 1 else None
+    return image if gray is None else (gray[..., None] * (255.5 / 255)).astype(np.uint8)
 
 
 def _resize(image, size, method="bilinear", antialias=False):
@@ -230,7 +280,7 @@ _WEIGHTS: dict[str, Callable[[int, int], np.ndarray]] = {
     "area": area_weights,
 }
 _OPERATIONS: dict[str, Callable[..., Any]] = {
-    "decode": lambda image, channels=3, precise=False: image,
+    "decode": _decode,
     "resize": _resize,
     "resize_small": _resize_small,
     "central_crop": _central_crop,

@@ -28,7 +28,7 @@ import numpy as np
 from keras_vit.checkpoints.download import cache_directory, download
 from keras_vit.hidden_folder import make_folder, writing
 from keras_vit.models.vision_transformer import VisionTransformer
-from keras_vit.prepare_photos import parsed_operations, prepare_photo
+from keras_vit.prepare_photos import keeps_upright, parsed_operations, prepare_photo
 from keras_vit.training.errors import first_line
 from keras_vit.training.io.atomic import atomic_directory, write_text
 from keras_vit.type_hints import Tensor
@@ -183,6 +183,10 @@ def page_operations(text: str, size: tuple[int, int]) -> list[dict]:
         shape = prepare_photo(photo, text).shape
     except ValueError as error:
         raise ExportError(f"The page cannot prepare images as the model wants: {error}") from error
+    if not keeps_upright(text):
+        raise ExportError(
+            f"Expected photos to be upright, as browsers show them. Received: {text!r}."
+        )
     if shape != (*size, 3):
         raise ExportError(
             f"Expected operations that give images of shape {(*size, 3)}. Received: {text!r}, "

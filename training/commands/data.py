@@ -3,6 +3,8 @@
 import contextlib
 from collections import Counter
 
+from keras_vit.prepare_photos import is_of_16_bits
+
 from ..command_options import at_least_1
 from ..data import open_dataset, tfds_folder
 from ..data.known_datasets import DATASETS
@@ -16,6 +18,8 @@ from ..io.progress_bar import track
 from ..io.quiet_start import import_tensorflow
 
 MAX_DECODED = 100
+# Cameras and microscopes store 10 to 14 bits in 16, of which the upper 8 are then below this.
+_DARK = 64
 
 
 def _list(data_dir):
@@ -46,10 +50,10 @@ def _check(name, data_dir, every_image=False):
     filled = [split for split, size in sizes.items() if size]
     each = max(sizes.values()) if every_image else MAX_DECODED // max(len(filled), 1) or 1
     chosen = [(split, index) for split in filled for index in spread(range(sizes[split]), each)]
-    labels, unreadable = _decode(dataset, chosen) if chosen else (set(), [])
+    labels, unreadable, dark = _decode(dataset, chosen) if chosen else (set(), [], [])
     classes = dataset.num_classes
     print(f"  {classes:,} classes, {len(labels)} of them among the images decoded")
-    problems += unreadable
+    problems += unreadable + dark
     outside = sorted(label for label in labels if not 0 <= label < classes)
     if outside:
         problems.append(f"labels outside 0..{classes - 1}: {outside}")
@@ -64,22 +68,30 @@ def _check(name, data_dir, every_image=False):
 
 
 def _decode(dataset, chosen):
-    """Returns the labels of the images (split, index), and a sentence for each unreadable one."""
+    """Returns the labels of the images (split, index), and sentences on what is wrong with them."""
     # Imported here, so that missing data is reported without waiting for TensorFlow.
     tf = import_tensorflow()
-    labels, unreadable = set(), []
+    labels, unreadable, dark = set(), [], []
     decode = dataset.split(chosen[0][0]).preprocess("decode")
     for name, index in track(chosen, "decoding"):
         split = dataset.split(name)
         try:
             example = split.read(tf.constant(index, tf.int64))
-            decode(example["image"], (0, 0))
+            brightest = tf.reduce_max(decode(example["image"], (0, 0)))
+            if brightest < _DARK and is_of_16_bits(example["image"].numpy()):
+                dark.append(f"{name} {split.example_id(index)}")
             labels.update(tf.reshape(example["label"], [-1]).numpy().tolist())
         # Pillow raises a ValueError, as it is not in a graph here.
         except (tf.errors.InvalidArgumentError, tf.errors.DataLossError, ValueError) as error:
             reason = first_line(getattr(error, "message", error))
             unreadable.append(f"{name} {split.example_id(index)}: {reason}")
-    return labels, unreadable
+    if dark:
+        dark = [
+            f"{len(dark)} images of 16 bits, such as {dark[0]}, have values below {_DARK << 8} "
+            "alone. Their upper 8 bits are kept, which are nearly black: multiply the values so "
+            "that the largest possible one is 65535 (by 16 for 12 bits), or save 8 bits."
+        ]
+    return labels, unreadable, dark
 
 
 def _prepare(name, data_dir, manual_dir, beam, as_name, num_shards):

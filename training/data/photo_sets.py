@@ -18,6 +18,7 @@ import io
 import logging
 import os
 import pathlib
+import re
 import unicodedata
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -46,6 +47,7 @@ _LINKED_LEVELS = 2
 # Bytes at the end of a photo that are compared before the rest.
 _END = 4096
 _COLUMNS = ("path", "label", "split")
+_SEPARATOR = re.compile("sep=.\n", re.IGNORECASE)
 
 
 class PhotoSet(NamedTuple):
@@ -198,7 +200,8 @@ def _doubts(found, prefixes, folders, images, left):
 def read_table(file: str | os.PathLike) -> PhotoSet:
     """Reads a table of photos, CSV with the columns `path`, `label` and perhaps `split`.
 
-    A path is relative to the table, or in a store; a label is the name of a class.
+    A path is relative to the table, or in a store; a label is the name of a class. Commas,
+    semicolons or tabs separate cells, as the first line shows; rows without any text are left out.
 
     Raises:
         UsageError: if columns, rows or cells are missing, a row has more cells, a cell more
@@ -211,22 +214,34 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
         raise UsageError(f"Expected the CSV file of a table of photos. {file} is not one.")
     rows: list[tuple[str, str, str, tuple[int, ...]]] = []
     lines: dict[str, int] = {}
-    stream = io.StringIO(read_text(file), newline="")
-    reader = csv.DictReader(stream, strict=True, skipinitialspace=True)
+    text = read_text(file)
+    # Where Excel writes the separator, the header is the second line.
+    above = text[: text.find("\n") + 1] if _SEPARATOR.match(text) else ""
+    header = text[len(above) :].partition("\n")[0]
+    separator = above[4:5] or max(",;\t", key=header.count)
+    stream = io.StringIO(text[len(above) :], newline="")
+    reader = csv.DictReader(stream, strict=True, skipinitialspace=True, delimiter=separator)
+    skipped = above.count("\n")
     try:
         columns = list(filter(None, reader.fieldnames or ()))
         misspelt = {name.strip().lower() for name in columns} & set(_COLUMNS) - set(columns)
         if not {"path", "label"} <= set(columns) or misspelt or len(columns) > len(set(columns)):
             raise UsageError(
                 f"Expected the columns path and label, and perhaps split, in small letters, "
-                f"separated by commas. {file} has {','.join(columns)}."
+                f"separated by commas, semicolons or tabs. {file} has {','.join(columns)}."
             )
         for cells in reader:
             row = {name: (cell or "").strip() for name, cell in cells.items() if name}
+            if not any(row.values()) and not any(cells.get(None) or ()):
+                continue
             photo = photo_path(file.parent, row["path"] or ".")
+            if "\\" in row["path"] and not photo.is_file():
+                row["path"] = row["path"].replace("\\", "/")
+                photo = photo_path(file.parent, row["path"])
+            number = skipped + reader.line_num
             empty = [name for name in _COLUMNS if name in row and not row[name]]
             real = photo if is_remote(photo) else os.path.realpath(photo)
-            first = lines.setdefault(os.fspath(real), reader.line_num)
+            first = lines.setdefault(os.fspath(real), number)
             if empty:
                 wrong = f"no {empty[0]}"
             elif not photo.is_file():
@@ -234,18 +249,18 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
             elif any("\n" in cell or "\r" in cell for cell in row.values()):
                 wrong = "a cell of several lines: close its quote, or leave its column out"
             elif any(cells.get(None) or ()):
-                wrong = f"more than {len(columns)} cells: quote a cell that holds a comma"
-            elif first != reader.line_num:
+                wrong = f"more than {len(columns)} cells: quote a cell that holds {separator!r}"
+            elif first != number:
                 wrong = f"{row['path']}, which line {first} has too: expected each photo once"
             else:
                 split = row.get("split") or "train"
                 rows.append((split, row["path"], row["label"], size_and_time(photo)))
                 continue
-            raise UsageError(f"Line {reader.line_num} of {file} has {wrong}.")
+            raise UsageError(f"Line {number} of {file} has {wrong}.")
     except csv.Error as error:
         # The number is that of the row before it.
-        line = f"Line {reader.line_num + 1} of {file}"
-        raise UsageError(f"{line} is no row of CSV: {error}.") from error
+        number = skipped + reader.line_num + 1
+        raise UsageError(f"Line {number} of {file} is no row of CSV: {error}.") from error
     if not rows:
         raise UsageError(f"Expected rows of photos. {file} has none.")
     labels = _labels({label for _, _, label, _ in rows}, file)

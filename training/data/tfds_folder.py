@@ -11,6 +11,8 @@ import pathlib
 import re
 from typing import Any
 
+import numpy as np
+
 from ..errors import TrainingError, first_line
 from ..io.paths import absolute_path, read_path, read_text
 from .known_datasets import DatasetSpec
@@ -79,6 +81,7 @@ def read(
     if place is None:
         raise NotPreparedError(_how_to_get(spec, data_dir))
     info = read_info(place)
+    _require_pixels(info)
     if not spec.num_classes:
         num_classes, names = _label_facts(info)
         spec = dataclasses.replace(spec, num_classes=num_classes, class_names=names)
@@ -138,6 +141,29 @@ def read_info(directory: pathlib.Path) -> Any:
     return info
 
 
+def _require_pixels(info: Any) -> None:
+    """Raises `ValueError` unless the feature `image` is encoded, or an array of pixels."""
+    from tensorflow_datasets import features
+
+    image = dict(info.features.items()).get("image")
+    is_right = image is None
+    if isinstance(image, features.Image):
+        # Floats are stored as the bytes of four channels.
+        is_right = image.np_dtype in (np.uint8, np.uint16)
+    elif isinstance(image, features.Tensor):
+        shape, stored = tuple(image.shape), tuple(image.get_serialized_info().shape)
+        is_array = len(shape) == 3 and shape[-1] in (1, 3) and stored == shape
+        # A scalar of bytes is a whole file.
+        is_right = (image.np_dtype == np.uint8 and is_array) or image.np_dtype == np.object_
+        is_right &= bool(shape) != (image.np_dtype == np.object_)
+    if not is_right:
+        raise ValueError(
+            f"Expected the feature `image` of {info.full_name} to be a tfds.features.Image of "
+            "uint8 or uint16, or a Tensor (height, width, 1 or 3) of uint8 that is not encoded. "
+            f"Received: {' '.join(repr(image).split())}. Write the data set again with such images."
+        )
+
+
 def _label_facts(info: Any) -> tuple[int, tuple[str, ...] | None]:
     """Returns the number of classes of the feature `label`, and their names if recorded."""
     members = dict(info.features.items())
@@ -145,7 +171,8 @@ def _label_facts(info: Any) -> tuple[int, tuple[str, ...] | None]:
     # Of a sequence of labels, that of one.
     label = getattr(label, "feature", label)
     num_classes = getattr(label, "num_classes", None) or 0
-    if "image" not in members or num_classes < 1:
+    is_listed = num_classes and len(members["label"].shape) < 2
+    if "image" not in members or not is_listed:
         raise ValueError(
             f"Expected {info.full_name} to have the features `image` and `label` (a ClassLabel or "
             f"a sequence of them). Found: {', '.join(members)}."

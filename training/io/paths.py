@@ -4,6 +4,8 @@ Whatever reads or writes a store raises as `attempt`: `UsageError` if the store 
 `TrainingError` if it fails in every attempt.
 """
 
+import codecs
+import io
 import logging
 import os
 import pathlib
@@ -108,11 +110,19 @@ def cache_folder(name: str) -> pathlib.Path:
 
 
 def read_text(path: str | os.PathLike) -> str:
-    """Returns the text of a file; raises `ValueError`, naming it, if it is not in UTF-8."""
+    """Returns the text of a file in UTF-8, or in UTF-16 with its mark, as Windows writes it.
+
+    Raises `ValueError`, naming it, for another encoding.
+    """
+    content = read_path(path, lambda: any_path(path).read_bytes())
+    marked = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
-        return read_path(path, lambda: any_path(path).read_text(encoding="utf-8-sig"))
+        return io.TextIOWrapper(io.BytesIO(content), "utf-16" if marked else "utf-8-sig").read()
     except UnicodeDecodeError as error:
-        raise ValueError(f"Expected a text in UTF-8. Received: {path} ({error})") from error
+        raise ValueError(
+            f"Expected a text in UTF-8. Received: {path} ({error}). Save it as UTF-8; Excel names "
+            "that “CSV UTF-8”."
+        ) from error
 
 
 def read_lines(path: str | os.PathLike) -> list[str]:

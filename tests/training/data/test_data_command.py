@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from etils import epath
+from PIL import Image
 from sklearn.datasets import load_digits
 
 from keras_vit.training import data
@@ -61,6 +62,23 @@ def test_check_counts_the_photos_of_each_class_and_those_held_out(tmp_path, caps
         lines = capsys.readouterr().out.splitlines()
         found = [[cell.strip() for cell in re.split("[│┃]", line.strip("│┃ "))] for line in lines]
         assert [row for row in found if len(row) == 3] == expected
+
+
+@pytest.mark.parametrize("kind", ["png", "tiff", "gray.png"])
+def test_images_of_12_bits_in_16_are_named(kind, tmp_path, capsys):
+    (tmp_path / "a").mkdir()
+    shape = (4, 5) if kind in ("tiff", "gray.png") else (4, 5, 3)
+    for number, largest in enumerate((4095, 65535)):
+        pixels = np.full(shape, largest, np.uint16)
+        if kind == "tiff":
+            Image.fromarray(pixels).save(tmp_path / "a/1.tiff")
+            content = (tmp_path / "a/1.tiff").read_bytes()
+        else:
+            content = tf.io.encode_png(pixels.reshape(4, 5, -1)).numpy()
+        (tmp_path / f"a/{number}.{kind.split('.')[-1]}").write_bytes(content)
+    assert main(["check", f"folder:{tmp_path}"]) == 1
+    output = " ".join(capsys.readouterr().out.split())
+    assert "1 images of 16 bits, such as train a/0." in output and "by 16 for 12 bits" in output
 
 
 REFUSED = tf.errors.PermissionDeniedError(None, None, "403\nForbidden"), 2, "Check the name of the"

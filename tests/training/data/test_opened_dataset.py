@@ -257,3 +257,68 @@ def test_kitti_distance(types, depths, expected):
     location = tf.reshape([[0.0, 0.0, depth] for depth in depths], (-1, 3))
     objects = {"type": tf.constant(types, tf.int64), "location": location}
     assert both("kitti_distance", {"objects": objects}) == expected
+
+
+def _tfds(folder, image, pixels, label=None):
+    import tensorflow_datasets as tfds
+
+    kinds = tfds.features
+    label = label or kinds.ClassLabel(num_classes=3)
+    value = 2 if not label.shape else np.full([1] * len(label.shape), 2)
+    rows = {
+        "train": [(number, {"image": one, "label": value}) for number, one in enumerate(pixels)]
+    }
+    features = kinds.FeaturesDict({"image": image, "label": label})
+    tfds.dataset_builders.store_as_tfds_dataset("mine", "1.0.0", features, rows, data_dir=folder)
+    return data.open("tfds:mine", "train", folder)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_an_image_stored_as_an_array_is_read(channels, tmp_path):
+    import tensorflow_datasets as tfds
+
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 5, 7, channels)).astype(np.uint8)
+    image = tfds.features.Tensor(shape=(5, 7, channels), dtype=np.uint8)
+    split = _tfds(tmp_path, image, pixels)
+    for index, expected in enumerate(pixels):
+        found = split.read(tf.constant(index, tf.int64))["image"]
+        color = split.preprocess("decode")(found, (0, 0))
+        np.testing.assert_array_equal(color, np.broadcast_to(expected, (5, 7, 3)))
+        gray = split.preprocess("decode(channels=1)")(found, (0, 0))
+        expected = expected @ ([1.0] if channels == 1 else [0.2989, 0.587, 0.114])
+        np.testing.assert_allclose(gray[..., 0], expected, atol=1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "received"),
+    [
+        ("Image", {"shape": (20, 24, 1), "dtype": np.float32}, "Image.*float32"),
+        ("Tensor", {"shape": (3, 20, 24), "dtype": np.uint8}, r"Tensor.*\(3, 20, 24\)"),
+        ("Tensor", {"shape": (20, 24), "dtype": np.uint8}, r"Tensor.*\(20, 24\)"),
+        ("Tensor", {"shape": (20, 24, 3), "dtype": np.float32}, "Tensor.*float32"),
+        ("Tensor", {"shape": (20, 24, 3), "dtype": np.int64}, "Tensor.*int64"),
+        ("Tensor", {"shape": (4, 4, 3), "dtype": np.uint8, "encoding": "zlib"}, "Tensor"),
+        ("Video", {"shape": (2, 20, 24, 3)}, "Video"),
+        ("Scalar", {"dtype": np.uint8}, "Scalar"),
+    ],
+)
+def test_images_that_are_no_pixels_are_refused_when_a_set_is_opened(
+    kind, options, received, tmp_path
+):
+    import tensorflow_datasets as tfds
+
+    image = getattr(tfds.features, kind)(**options)
+    dtype = options.get("dtype", np.uint8)
+    pixels = np.full((1, *options.get("shape", ())), 0.5 if dtype == np.float32 else 3, dtype)
+    message = f"Expected the feature `image` of mine/1.0.0 to be .*Received: {received}"
+    with pytest.raises(ValueError, match=message) as error:
+        _tfds(tmp_path, image, pixels)
+    assert "\n" not in str(error.value)
+
+
+def test_a_label_of_two_dimensions_is_refused(tmp_path):
+    import tensorflow_datasets as tfds
+
+    label = tfds.features.Sequence(tfds.features.Sequence(tfds.features.ClassLabel(num_classes=3)))
+    with pytest.raises(ValueError, match=r"`label` \(a ClassLabel or a sequence of them\)"):
+        _tfds(tmp_path, tfds.features.Image(), np.zeros((1, 4, 4, 3), np.uint8), label)

@@ -182,6 +182,38 @@ def test_a_table_may_lack_splits_and_name_photos_elsewhere(tmp_path, ram):
         split.dataset.split("test")
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_tables_of_spreadsheets_are_read(separator, encoding, tmp_path):
+    write_photos(tmp_path, ["bé/1.png", "bé/2;,\t.png", "b\\3.png"])
+    rows = [
+        "path|label||",
+        "bé\\1.png|owl||",
+        '"bé\\2;,\t.png"|"crow, ""big""; né"|x',
+        "b\\3.png|owl",
+    ]
+    text = "\r\n".join([*rows, "||", " ", ""]).replace("|", separator)
+    for above in ("", f"sep={separator}\r\n"):
+        mark = "\ufeff" if encoding == "utf-16-be" else ""
+        (tmp_path / "photos.csv").write_bytes((mark + above + text).encode(encoding))
+        split = data.open(f"csv:{tmp_path}/photos.csv", "train")
+        assert split.dataset.class_names == ('crow, "big"; né', "owl")
+        assert [(photo.path, photo.label) for photo in split.photos] == [
+            ("bé/1.png", 1),
+            ("bé/2;,\t.png", 0),
+            ("b\\3.png", 1),
+        ]
+        (tmp_path / "photos.csv").write_bytes((mark + above + text + "none.png").encode(encoding))
+        with pytest.raises(UsageError, match=f"Line {7 + bool(above)} of .* has no label"):
+            data.open_dataset(f"csv:{tmp_path}/photos.csv")
+
+
+def test_a_table_in_an_old_encoding_says_how_to_save_it(tmp_path):
+    (tmp_path / "photos.csv").write_bytes("path,label\n1.png,né".encode("cp1252"))
+    with pytest.raises(ValueError, match=r"Expected a text in UTF-8\. .*names that “CSV UTF-8”"):
+        data.open_dataset(f"csv:{tmp_path}/photos.csv")
+
+
 @pytest.mark.parametrize(
     ("columns", "row", "message"),
     [

@@ -63,6 +63,22 @@ def test_factors_of_lora_are_scaled_by_alpha_over_the_rank(alpha, scale):
     np.testing.assert_allclose(dense.kernel, before + scale * product, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["softmax", "sigmoid"])
+@pytest.mark.parametrize("labels", [(4, 1), (4,), (4, 5), (1, 4, 10)])
+def test_labels_are_never_broadcast_over_classes_or_tokens(name, labels):
+    refused = r"\(batch, classes\), in labels and logits\. Received: .* and \(4, 10\)\."
+    for call in (build_loss(name), build_loss(name).call):
+        with pytest.raises(ValueError, match=refused):
+            call(np.zeros(labels, "float32"), np.zeros((4, 10), "float32"))
+    with pytest.raises(ValueError, match=r"Received: \(4, 10\) and \(4, 4, 10\)"):
+        build_loss(name)(np.zeros((4, 10), "float32"), np.zeros((4, 4, 10), "float32"))
+    # Keras passes batches of any length.
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(10)])
+    model.compile("sgd", build_loss(name))
+    history = model.fit(np.zeros((5, 3)), np.eye(10)[:5], batch_size=2, verbose=0).history
+    assert history["loss"][0] == pytest.approx(math.log(10 if name == "softmax" else 2**10), 0.05)
+
+
 def test_a_configured_loss_is_saved_with_its_settings():
     loss = build_loss("softmax", 0.1, (1.0, 2.0))
     copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))

@@ -17,17 +17,26 @@ from ..traced_functions import require, traced_once
 from .parse_operations import operation
 from .resizing_and_cropping import cut
 
-# Cameras, phones and editors write EXIF into a segment near the beginning, in a PNG after the color
-# profile. In it stands a count, then fields of 12 bytes. Field 0x112, one number of 16 bits, is the
-# orientation; its bytes come in one of two orders.
-_SEARCHED, _SEARCHED_IN_PNG = 1200, 8192
-_FIELDS = r"\C{2}(?:\C{12}){0,60}?"
-_ORIENTATION = (
-    r"(?s)^(?:\C{2,200}?|\CPNG\C+?)(?:Exif\x00\x00|eXIf)(?:"
-    rf"II\*\x00\x08\x00\x00\x00{_FIELDS}\x12\x01\x03\x00\x01\x00\x00\x00([\x01-\x08])\x00|"
-    rf"MM\x00\*\x00\x00\x00\x08{_FIELDS}\x01\x12\x00\x03\x00\x00\x00\x01\x00([\x01-\x08])"
-    r")\C*$"
+# What a JPEG with EXIF or XMP contains, and a PNG from the chunk's type on. The first letter is
+# fixed, so that the search is as fast as `memchr`.
+_JPEG_WITH_EXIF = r"x(?:if\x00\x00|ap/1\.0/\x00)"
+_PNG_WITH_EXIF = r"X(?:If|t(?:exif|Raw profile type exif|XML:com\.adobe\.xmp))"
+# EXIF as nearly every camera writes it: behind no segment but JFIF's, with a directory at offset
+# 8 whose fields of 12 bytes are in order. Bytes above 0x7f match \C alone.
+_SEARCHED = 1200
+_FIRST_EXIF = (
+    r"(?s)^\C\C(?:\C\C\x00\x10JFIF\C{10})?(\C\C)\C\CExif\x00\x00(?:"
+    r"II\*\x00\x08\x00\x00\x00[\x01-\x7f]\x00(?:(?:\C\x00|[\x00-\x11]\x01)\C{10}){0,20}"
+    r"\x12\x01\x03\x00\x01\x00\x00\x00([\x01-\x08])\x00|"
+    r"MM\x00\*\x00\x00\x00\x08\x00[\x01-\x7f](?:(?:\x00\C|\x01[\x00-\x11])\C{10}){0,20}"
+    r"\x01\x12\x00\x03\x00\x00\x00\x01\x00([\x01-\x08]))\C*$"
 )
+_EXIF, _PNG_EXIF = b"Exif\0\0", b"eXIf"
+_XMP, _PNG_XMP = b"http://ns.adobe.com/xap/1.0/\0", b"iTXtXML:com.adobe.xmp\0\0"
+_XMP_ORIENTATION = r"(?s)^\C*?tiff:Orientation(?:=\"|>)([0-9])\C*$"
+_ORIENTATION = 0x112
+# A crafted file has millions.
+_MAX_SEGMENTS = 4096
 
 # What stands in a BMP for 32 bits that are blue, green, red and another byte, as TensorFlow takes
 # them: no compression, or this one with masks of red, green and blue.
@@ -42,7 +51,8 @@ class Decode:
     """JPEG, PNG, or whatever else Pillow reads, to uint8 (height, width, channels).
 
     Gray, palette and CMYK become RGB; of 16 bits the upper 8 are kept; transparency is dropped; of
-    an animation the first frame is taken. An image that is stored as an array passes through.
+    an animation the first frame is taken. Of an image that is stored as an array the
+    channels alone change.
 
     Args:
         channels: 3, or 1 for grayscale.
@@ -93,8 +103,9 @@ class Decode:
                     "Expected images that are encoded, or arrays of uint8 in 0..255. Received: "
                     f"arrays of {image.dtype.name}."
                 )
-            return in_window(image)
-        orientation = _orientation(image) if self.upright else tf.constant(1)
+            return in_window(_with_channels(image, self._channels))
+        is_jpeg = tf.io.is_jpeg(image)
+        orientation = self._orientation(image, is_jpeg) if self.upright else tf.constant(1)
 
         def upright_jpeg():
             shape = tf.io.extract_jpeg_shape(image)
@@ -111,7 +122,18 @@ class Decode:
             decode = self._other if tf.executing_eagerly() else self._other_in_graphs
             return in_window(decode(image, orientation))
 
-        return tf.cond(tf.io.is_jpeg(image) & (orientation == 1), upright_jpeg, other)
+        return tf.cond(is_jpeg & (orientation == 1), upright_jpeg, other)
+
+    def _orientation(self, image, is_jpeg):
+        """Returns the orientation, int32 from 1 to 8, of pixels that TensorFlow decodes."""
+
+        if self.graph_only:
+            return _orientation_in_graph(image)
+
+        # Pillow turns other photos itself. Without a conditional, which costs more.
+        jpeg = tf.strings.substr(image, 0, tf.where(is_jpeg, tf.strings.length(image), 0))
+        has_exif = _contains(jpeg, _JPEG_WITH_EXIF)
+        return tf.cond(has_exif, lambda: _orientation_of_jpeg(image), lambda: 1)
 
     def _jpeg(self, image, window, ratio):
         if window is None:
@@ -141,10 +163,12 @@ class Decode:
 
         def rest():
             rgb = _gif_or_bmp(head, image) if self.graph_only else self._by_pillow(image)
-            return tf.image.rgb_to_grayscale(rgb) if self._channels == 1 else rgb
+            return _with_channels(rgb, self._channels)
 
         if not self.graph_only:
             is_png &= tf.strings.substr(head, 24, 1) != b"\x10"
+            if self.upright:
+                is_png &= ~_contains(image, _PNG_WITH_EXIF)
         decoded = tf.case([(is_png, png), (tf.io.is_jpeg(image), jpeg)], rest)
         return tf.ensure_shape(decoded, (None, None, self._channels))
 
@@ -201,6 +225,12 @@ def _gif_or_bmp(head, encoded):
     return tf.ensure_shape(tf.cond(has_palette, by_palette, other), (None, None, 3))
 
 
+def _with_channels(image, channels):
+    if image.shape[-1] == channels or image.shape[-1] not in (1, 3):
+        return image
+    return (tf.image.rgb_to_grayscale if channels == 1 else tf.image.grayscale_to_rgb)(image)
+
+
 def _reduced(decode, size, target, least):
     """Returns `decode(ratio)` of the largest ratio of which `size // ratio >= least * target`."""
     wanted = least * tf.cast(target, tf.float32)
@@ -219,16 +249,112 @@ def _within_limit(encoded, size):
         return tf.identity(encoded)
 
 
-@traced_once(tf.TensorSpec((), tf.string))
-def _orientation(encoded):
-    """Returns the EXIF orientation of a JPEG or PNG, int32 from 1 to 8; 1 where it has none."""
-    is_png = tf.strings.substr(encoded, 0, 1) == b"\x89"
-    head = tf.strings.substr(encoded, 0, tf.where(is_png, _SEARCHED_IN_PNG, _SEARCHED))
-    # The one byte in parentheses, or all of it where there is no match.
-    found = tf.strings.regex_replace(head, _ORIENTATION, r"\1\2")
-    first = tf.io.decode_raw(tf.strings.substr(found, 0, 1), tf.uint8)
-    is_found = (tf.strings.length(found) == 1) & (tf.strings.length(head) > 1)
-    return tf.where(is_found, tf.cast(tf.reduce_sum(first), tf.int32), 1)
+@traced_once(tf.TensorSpec((), tf.string), inline=False)
+def _orientation_of_jpeg(encoded):
+    """Returns the orientation of a JPEG, int32 from 1 to 8, as Pillow finds it."""
+
+    def read(content):
+        # Here, as it brings Keras.
+        from keras_vit.prepare_photos import read_orientation
+
+        return np.int32(read_orientation(io.BytesIO(np.asarray(content, object).item())))
+
+    head = tf.strings.substr(encoded, 0, _SEARCHED)
+    # The segment's marker and the orientation.
+    found = tf.strings.regex_replace(head, _FIRST_EXIF, r"\1\2\3")
+    number = tf.io.decode_raw(found, tf.uint8, fixed_length=3)[2]
+    is_found = (tf.strings.length(found) == 3) & (tf.strings.substr(found, 1, 1) == b"\xe1")
+    by_pillow = partial(tf.numpy_function, read, [encoded], tf.int32, stateful=False)
+    return tf.cond(is_found, lambda: tf.cast(number, tf.int32), by_pillow)
+
+
+def _contains(encoded, pattern):
+    without = tf.strings.regex_replace(encoded, pattern, "", replace_global=False)
+    return tf.strings.length(without) < tf.strings.length(encoded)
+
+
+def _part(text, begin, length):
+    return tf.strings.substr(text, tf.minimum(begin, tf.strings.length(text)), length)
+
+
+def _words(text, begin, count, is_little=False):
+    """Returns numbers of 16 bits, int32 (count,), zeros beyond the end of a text."""
+    part = _part(text, begin, 2 * count)
+    big, little = (
+        tf.io.decode_raw(part, tf.uint16, little_endian=each, fixed_length=2 * count + 2)
+        for each in (False, True)
+    )
+    return tf.cast(tf.where(is_little, little, big)[:count], tf.int32)
+
+
+def _long(words, is_little=False):
+    """Returns the number of two words, up to 2^30, which is beyond the end of every text."""
+    high, low = tf.unstack(tf.where(is_little, words[::-1], words))
+    return tf.where(high < 1 << 14, high * (1 << 16) + low, 1 << 30)
+
+
+@traced_once(tf.TensorSpec((), tf.string), inline=False)
+def _orientation_in_graph(encoded):
+    """Returns the orientation of a JPEG or PNG, int32 from 1 to 8, without Python.
+
+    As Pillow finds it, but for a PNG's compressed text.
+    """
+    end, is_png = tf.strings.length(encoded), tf.strings.substr(encoded, 0, 1) == b"\x89"
+
+    def step(at, found, xmp):
+        size, head = _words(encoded, at, 2), _part(encoded, at + 4, len(_XMP))
+        marker = tf.where(is_png, 0, size[0])
+        length = tf.where(is_png, _long(size), tf.maximum(size[1] - 2, 0))
+        body = partial(_part, encoded, at + tf.where(is_png, 8, 4), length)
+
+        def begins(jpeg, png):
+            of_jpeg = (marker == 0xFFE1) & (tf.strings.substr(head, 0, len(jpeg)) == jpeg)
+            return of_jpeg | (is_png & (tf.strings.substr(head, 0, len(png)) == png))
+
+        is_exif = begins(_EXIF, _PNG_EXIF) & (found < 0)
+        found = tf.cond(is_exif, lambda: _orientation_in_exif(body()), lambda: found)
+        xmp = tf.cond(begins(_XMP, _PNG_XMP), body, lambda: xmp)
+        after = at + length + tf.where(is_png, 12, 4)
+        # In a JPEG: pixels follow, a marker stands alone, a byte is between segments.
+        is_alone = (marker == 0xFF01) | ((marker >= 0xFFD0) & (marker <= 0xFFD9))
+        after = tf.where(marker == 0xFFDA, end, tf.where(is_alone, at + 2, after))
+        is_segment = is_png | ((marker > 0xFF00) & (marker < 0xFFFF))
+        return tf.where(is_segment, after, at + 1), found, xmp
+
+    _, found, xmp = tf.while_loop(
+        lambda at, found, _: (at < end) & (found < 1),
+        step,
+        (tf.where(is_png, 8, 2), -1, b""),
+        maximum_iterations=_MAX_SEGMENTS,
+    )
+    digit = tf.strings.regex_replace(xmp, _XMP_ORIENTATION, r"\1")
+    is_digit = tf.strings.regex_full_match(digit, "[1-8]")
+    of_xmp = tf.strings.to_number(tf.where(is_digit, digit, "1"), tf.int32)
+    return tf.where(found < 1, of_xmp, found)
+
+
+@traced_once(tf.TensorSpec((), tf.string), inline=False)
+def _orientation_in_exif(exif):
+    """Returns the orientation, int32; 1 if it is damaged, 0 if there is none, -1 of no EXIF."""
+    tiff = tf.strings.regex_replace(exif, r"^(?:Exif\x00\x00){1,2}", "")
+    is_little = tf.strings.substr(tiff, 0, 1) == b"I"
+    words, long = partial(_words, tiff, is_little=is_little), partial(_long, is_little=is_little)
+    begin = long(words(4, 2)) + 2
+    whole = tf.maximum(tf.strings.length(tiff) - begin, 0) // 12
+    fields = tf.reshape(words(begin, 6 * tf.minimum(words(begin - 2, 1)[0], whole)), (-1, 6))
+    # One of zeros where there is none.
+    has_value = tf.reduce_any(fields[:, 2:4] != 0, axis=1)
+    fields = tf.boolean_mask(fields, (fields[:, 0] == _ORIENTATION) & has_value)
+    field = tf.pad(fields, [[0, 1], [0, 0]])[0]
+    size = tf.reduce_sum(tf.where(field[1] == [3, 8, 4, 9, 13], [2, 2, 4, 4, 4], 0))
+    is_inside = long(field[2:4]) * size <= 4
+    value = tf.where(is_inside, field[4:], words(long(field[4:]), 2))
+    value = tf.where(size == 2, value[0], long(value))
+    is_right = (size > 0) & (value > 0) & (value < 9)
+    head = tf.strings.substr(tiff, 0, 8)
+    is_tiff = tf.strings.regex_full_match(head, r"(?s)(?:II|MM)(?:\*\x00|\x00\*)\C{4}")
+    found = tf.where(tf.shape(fields)[0] == 0, 0, tf.where(is_right, value, 1))
+    return tf.where(exif == b"", -1, tf.where(is_tiff, found, 1))
 
 
 def _turned(image, orientation):

@@ -1,14 +1,15 @@
 import functools
 import io
 import struct
+import zlib
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
+from PIL import Image, ImageOps
 
 from keras_vit import prepare_photos
-from keras_vit.prepare_photos import prepare_photo, read_photo
+from keras_vit.prepare_photos import keeps_upright, prepare_photo, read_photo
 from keras_vit.training import data
 from keras_vit.training.data.preprocessing import decoding
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
@@ -52,20 +53,89 @@ def test_every_photo_becomes_the_same_rgb_and_is_read_as_stored_where_that_is_as
             np.testing.assert_array_equal(found, np.asarray(Image.open(io.BytesIO(content))))
 
 
-BIG, SIX = b"MM\0*\0\0\0\x08\0\x01", b"\x01\x12\x00\x03\x00\x00\x00\x01\x00\x06\x00\x00"
-LITTLE, EIGHT = b"II*\0\x08\0\0\0\x01\0", b"\x12\x01\x03\x00\x01\x00\x00\x00\x08\x00\x00\x00"
-# Not at the beginning of a field of 12 bytes, no number of an orientation, no EXIF.
-NOTHING = (BIG + b"\0\0\0" + SIX, BIG + SIX.replace(b"\x06", b"\x09"), b"")
+def tiff(order="<", start=8, kind="H", count=1, number=6, fields=1, tag=0x112):
+    """EXIF with the orientation as its last field, and long values at the end."""
+    kinds = {"H": 3, "I": 4, "h": 8, "i": 9}
+    value = struct.pack(f"{order}{count}{kind}", *[number] * count)
+    end = start + 2 + 12 * fields + 4
+    placed = value.ljust(4, b"\0") if len(value) <= 4 else struct.pack(order + "I", end)
+    other = struct.pack(order + "HHII", 0x10E, 4, 1, 6) * (fields - 1)
+    head = (b"II*\0" if order == "<" else b"MM\0*") + struct.pack(order + "I", start)
+    field = struct.pack(order + "HHI", tag, kinds[kind], count) + placed
+    body = struct.pack(order + "H", fields) + other + field + bytes(4)
+    return head.ljust(start, b"\x12") + body + value * (len(value) > 4)
 
 
-@pytest.mark.parametrize(
-    ("tiff", "turns"), [(BIG + SIX, -1), (LITTLE + EIGHT, 1), *((each, 0) for each in NOTHING)]
-)
-def test_either_order_of_bytes_and_what_only_looks_like_it(tiff, turns):
-    photo = encode(PHOTO, "JPEG")
-    segment = b"\xff\xe1" + struct.pack(">H", len(tiff) + 8) + b"Exif\0\0" + tiff
-    found = decoded(photo[:2] + segment + photo[2:])
-    np.testing.assert_array_equal(found, np.rot90(decoded(photo), turns))
+def segment(body, marker=0xE1):
+    return struct.pack(">BBH", 0xFF, marker, len(body) + 2) + body
+
+
+def chunk(kind, body):
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def exif(**options):
+    return segment(b"Exif\0\0" + tiff(**options))
+
+
+def xmp(number):
+    return f'<rdf:Description tiff:Orientation="{number}"/>'.encode()
+
+
+XMP = b"http://ns.adobe.com/xap/1.0/\0"
+RAW = f"\nexif\n 40\n{(b'Exif' + bytes(2) + tiff()).hex()}\n".encode()
+PROFILE = segment(b"ICC_PROFILE\0\1\1" + exif(number=3) + bytes(3000), 0xE2)
+# Segments of a JPEG before its own, or chunks of a PNG, and the orientation that they give.
+ORIENTATIONS = {
+    **{f"{order} {kind}": (exif(order=order, kind=kind), 6) for order in "<>" for kind in "HIhi"},
+    **{f"from {at}": (exif(order=">", start=at, fields=70), 6) for at in (16, 9, 5000)},
+    "two values": (exif(count=2), 6),
+    "three values": (exif(count=3), 6),
+    "no value": (exif(count=0), 1),
+    "no orientation": (exif(tag=0x111), 1),
+    "out of range": (exif(number=9) + segment(XMP + xmp(6)), 1),
+    "behind a profile": (PROFILE + exif(), 6),
+    "behind Photoshop's": (segment(b"Photoshop 3.0\0" + exif(number=3), 0xED) + exif(), 6),
+    "in a comment alone": (segment(exif(), 0xFE), 1),
+    "behind a table": (segment(bytes([3]) + bytes([9]) * 64, 0xDB) + exif(), 6),
+    "behind fill": (b"\xff\xff\xff" + exif(), 6),
+    "twice": (exif(number=8) + exif(number=3), 8),
+    "written twice": (segment(b"Exif\0\0" * 2 + tiff()), 6),
+    "XMP": (segment(XMP + xmp(6)), 6),
+    "XMP, before EXIF without": (segment(XMP + xmp(6)) + exif(tag=0x111), 6),
+    "XMP, after EXIF": (exif(number=3) + segment(XMP + xmp(6)), 3),
+    "no EXIF": (segment(b"Exif\0\0"), 1),
+    "damaged": (segment(b"Exif\0\0MM\0\0" + tiff()[4:]) + segment(XMP + xmp(6)), 1),
+    "cut short": (segment(b"Exif\0\0" + tiff()[:15]), 1),
+    "beyond the end": (segment(b"Exif\0\0II*\0\xff\xff\xff\xff"), 1),
+    "eXIf": (chunk(b"eXIf", tiff(start=16)), 6),
+    "eXIf in text": (chunk(b"tEXt", b"Comment\0" + chunk(b"eXIf", tiff())), 1),
+    "iTXt": (chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0" + xmp(6)), 6),
+    "tEXt": (chunk(b"tEXt", b"Raw profile type exif\0" + RAW), 6),
+    "zTXt": (chunk(b"zTXt", b"Raw profile type exif\0\0" + zlib.compress(RAW)), 6),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*(Corrupt|corrupt|entries)")
+@pytest.mark.parametrize("name", ORIENTATIONS)
+def test_every_reader_finds_the_orientation_that_pillow_finds(name):
+    inserted, number = ORIENTATIONS[name]
+    is_png = inserted[:1] == b"\0"
+    photo = encode(PHOTO, "PNG" if is_png else "JPEG")
+    # Before and after the pixels of a PNG.
+    for at in (33, len(photo) - 12) if is_png else (2, 20):
+        content = photo[:at] + inserted + photo[at:]
+        stored = Image.open(io.BytesIO(content))
+        expected = np.asarray(stored)
+        if number > 1:
+            expected = np.rot90(expected, {6: -1, 3: 2, 8: 1}[number])
+        if name != "damaged":
+            np.testing.assert_array_equal(np.asarray(ImageOps.exif_transpose(stored)), expected)
+        np.testing.assert_array_equal(read_photo(io.BytesIO(content)), expected)
+        text = "decode(precise=True)"
+        np.testing.assert_array_equal(decoded(content, text), expected)
+        if name not in ("tEXt", "zTXt"):
+            np.testing.assert_array_equal(decoded(content, text, graph_only=True), expected)
 
 
 def test_a_crop_sees_the_turned_photo_and_folders_are_read_upright(tmp_path, data_dir):
@@ -177,6 +247,18 @@ def test_the_graph_of_a_module_calls_no_python():
 def test_numpy_prepares_photos_as_tensorflow_does(text):
     image = Preprocess(text)(tf.constant(encode(PHOTO, "PNG")), (0, 0))
     np.testing.assert_allclose(prepare_photo(PIXELS, text), image, atol=2e-5)
+
+
+def test_numpy_makes_gray_as_tensorflow_does():
+    text = "decode(channels=1)|resize((5, 7))|value_range(0, 255)"
+    image = Preprocess(text.replace("channels=1", "channels=1, precise=True"))
+    expected = image(tf.io.encode_png(PIXELS), (0, 0))
+    np.testing.assert_allclose(prepare_photo(PIXELS, text), expected, atol=1)
+    assert keeps_upright(text) and not keeps_upright("decode(upright=False)|resize(3)")
+    for wrong in ("decode(chanels=1)", "decode(channels=2)", "resize()", "decode(", "resize(x)"):
+        with pytest.raises(ValueError) as error:
+            prepare_photo(PIXELS, wrong)
+        assert "\n" not in str(error.value)
 
 
 # The second is a TIFF that was cut short.

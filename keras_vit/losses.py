@@ -85,17 +85,6 @@ class Crossentropy(keras.losses.Loss):
         }
 
 
-@keras.saving.register_keras_serializable("keras_vit")
-class MeanOutput(keras.losses.Loss):
-    """The mean of what the model returns for an image: its losses in self-supervised training."""
-
-    def __init__(self, name: str = "mean_output", **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
-
-    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        return ops.mean(ops.cast(y_pred, "float32"), axis=-1)
-
-
 def build_loss(
     name: str, label_smoothing: float = 0.0, class_weights: Sequence[float] | None = None
 ) -> keras.losses.Loss:

@@ -117,7 +117,7 @@ def test_files_of_a_run(attack_file, tmp_path):
     (tmp_path / "metrics.csv").write_text("step,loss,eval_top1\r\n" + rows)
     labels, classes = np.arange(200) % 3, np.array(3)
     np.savez_compressed(tmp_path / "evaluation.npz", labels=labels, num_classes=classes)
-    result = {"config": {}, "result": {"top1": 0.5, "count": 10}}
+    result = {"config": {}, "result": {"score": 0.5, "count": 10}}
     (tmp_path / "result.json").write_text(json.dumps(result))
     features = np.ones((20, 4), "float32")
     np.savez(tmp_path / "features.npz", features=features, labels=np.arange(20))

@@ -13,6 +13,7 @@ from keras_vit.unknown_names import did_you_mean
 
 from ..errors import UsageError
 from ..io.paths import any_path
+from ..tasks import METRICS, TASKS, task_of
 
 # The largest of the numbers that Keras counts updates in, and that weights are computed in.
 INT32 = 2**31 - 1
@@ -137,11 +138,7 @@ KEYS = (
     Key("eval_batch_size", 0, "images per step of evaluation, over all devices; 0 is batch_size"),
     Key("total_steps", 0, "number of updates; 0 derives it from epochs"),
     Key("epochs", 0.0, "passes over the training split; 0 is total_steps", greatest=INT32),
-    Key("loss", "softmax", "of a classifier", ("softmax", "sigmoid")),
-    Key("label_smoothing", 0.0, "part of a training label spread over all classes", below=1),
-    Key("class_weights", "", "`balanced`, or one number for each class, separated by commas"),
-    Key("masked.target", "", "mean_color, downsized or pixels of masked patches; empty classifies"),
-    Key("masked.corruption_rate", 0.5, "fraction of the patches that is corrupted", greatest=1),
+    *(Key(*row, **more) for task in TASKS for *row, more in task.keys),
     Key("mixup_p", 0.0, "parameter of MixUp's beta distribution; 0 is off"),
     Key("optimizer.name", "adamw", "SGD with momentum, or AdamW", ("sgd", "adamw")),
     Key("optimizer.base_lr", 1e-3, "learning rate at the end of the warm-up"),
@@ -192,9 +189,9 @@ KEYS = (
     Key("early_stopping.patience", 0, "evaluations without a better one before the end; 0 is off"),
     Key(
         "early_stopping.metric",
-        "eval_top1",
+        TASKS[0].main.column,
         "that says which evaluation is better, and best.keras",
-        ("eval_top1", "eval_top5", "eval_loss"),
+        tuple(METRICS),
     ),
     _Free("hand_over", "last", "evaluation whose weights model.keras has", ("last", "best")),
     Key("few_shot.datasets", "", "names, separated by commas, for few-shot accuracy; empty is off"),
@@ -215,7 +212,7 @@ _BESIDE = {
     "eval_split": "early_stopping.metric hand_over",
     "few_shot.datasets": "few_shot.every_steps few_shot.shots",
     "lora.rank": "lora.alpha",
-    "masked.target": "masked.corruption_rate",
+    **{each.chosen_by: " ".join(name for name, *_ in each.keys[1:]) for each in TASKS[1:]},
     "optimizer.name=adamw": "optimizer.beta_1 optimizer.beta_2",
     "optimizer.name=sgd": "optimizer.momentum",
     "strategy=tpu": "tpu tpu_project tpu_zone",
@@ -226,7 +223,7 @@ NOT_OF_MODEL = {"dtype": "precision", "trainable": "freeze.*", "weights": "check
 
 def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
     """Yields (keys, what is expected of the first) of rules between keys that a config breaks."""
-    masked, frozen = c.masked.target, c.freeze.layers or c.freeze.blocks or c.freeze.head_only
+    task, frozen = task_of(c), c.freeze.layers or c.freeze.blocks or c.freeze.head_only
     freeze, processes = "freeze.layers freeze.blocks freeze.head_only", c.processes
     several, flat = processes.count > 1 or processes.index, flatten(c)
     for beside, keys in _BESIDE.items():
@@ -250,8 +247,9 @@ def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
             yield f"reduced_decoding.{split}", "0, or 1 or more times the pixels wanted"
     if c.cache and c.reduced_decoding.train:
         yield "reduced_decoding.train cache", "0, as config.cache keeps images as large as they are"
-    if masked and c.eval_split:
-        yield "eval_split masked.target", "'': masked patch prediction has no accuracy to evaluate"
+    for unused, expected in task.unused:
+        if changed := [key for key in unused.split() if flat[key] != DEFAULTS[key]]:
+            yield f"{' '.join(changed)} {task.chosen_by}", expected
     if c.early_stopping.patience and not (c.eval_split and c.eval_every_steps):
         keys = "early_stopping.patience eval_split eval_every_steps"
         yield keys, "config.eval_split and config.eval_every_steps: evaluations to compare"
@@ -262,12 +260,6 @@ def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
     if (c.lora.rank or c.freeze.head_only) and not c.checkpoint:
         keys = "checkpoint lora.rank freeze.head_only"
         yield keys, "the weights that LoRA and freeze.head_only leave as they are"
-    of_classifiers = c.label_smoothing or c.class_weights or c.loss != DEFAULTS["loss"]
-    if masked and (frozen or c.lora.rank or of_classifiers):
-        keys = f"masked.target loss lora.rank label_smoothing class_weights {freeze}"
-        yield keys, "no lora.rank, label_smoothing, class_weights, loss or freeze.* beside it"
-    if masked and c.optimizer.layer_decay != 1:
-        yield "optimizer.layer_decay masked.target", "1: masked patch prediction trains all weights"
     if c.strategy != "sharded":
         remedy = 'config.strategy="sharded" beside it, which KERAS_BACKEND=jax runs'
         if several or processes.coordinator:

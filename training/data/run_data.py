@@ -10,6 +10,7 @@ import tensorflow as tf
 from ml_collections import ConfigDict
 
 from ..errors import UsageError
+from ..tasks import task_of
 from .known_datasets import full_name
 from .opened_dataset import Dataset, open_dataset
 from .tf_data_batches import batch_operations, eval_dataset, refuse_mixup, train_dataset
@@ -40,7 +41,7 @@ class RunData:
     """
 
     def __init__(self, config: ConfigDict, dataset: Dataset | None = None):
-        self._config = config
+        self._config, self._task = config, task_of(config)
         self.dataset = dataset = dataset or open_dataset(config.dataset, config.data_dir)
         if full_name(config.dataset) != dataset.name:
             raise UsageError(f"Expected config.dataset={dataset.name}. Received: {config.dataset}.")
@@ -52,10 +53,9 @@ class RunData:
         ]
         reduced = config.reduced_decoding
         self.preprocess = self.train.preprocess(config.train_preprocess, reduced.train, True)
-        if batch_operations(self.preprocess, config.mixup_p) and config.masked.target:
+        if batch_operations(self.preprocess, config.mixup_p) and self._task.no_mixup:
             raise UsageError(
-                "config.masked.target: expected no mixup, as a target is the color of a patch of "
-                f"one image. Received: config.mixup_p={config.mixup_p}, "
+                f"{self._task.no_mixup}. Received: config.mixup_p={config.mixup_p}, "
                 f"config.train_preprocess={config.train_preprocess!r}."
             )
         self.eval_preprocess = self.train.preprocess(config.eval_preprocess, reduced.eval, True)
@@ -80,23 +80,15 @@ class RunData:
         """Warns of small classes and shared images, and reads one where that shows its range.
 
         Raises:
-            UsageError: for a model whose output is not (batch, classes of the data set), or whose
-                features few-shot evaluation does not take.
+            UsageError: for a model whose output is not that of the task, or whose features few-shot
+                evaluation does not take.
             ValueError: for preprocessing to another shape than the model's (height, width,
                 channels), or another range of pixels than models take.
         """
-        shape, classes = model.input_shape[1:], self.dataset.num_classes
+        self._task.require_output(model, self.dataset.num_classes, self._config.dataset)
         # Masked patch prediction trains the encoder inside it.
-        encoder = getattr(model, "encoder", model)
-        given, features = encoder.arguments["num_classes"], encoder.endpoints["representation"]
-        # A representation may have as many numbers as there are classes.
-        fits = given and model.output_shape[1:] == (classes,)
-        if not (fits or self._config.masked.target):
-            raise UsageError(
-                f"config.model.num_classes: expected {classes}, the classes of "
-                f"{self._config.dataset}, and a classifier that pools. Received: {given}, for an "
-                f"output of {model.output_shape}."
-            )
+        features = getattr(model, "encoder", model).endpoints["representation"]
+        shape = model.input_shape[1:]
         if self.few_shot_sets and (len(features.shape), shape[-1]) != (2, 3):
             raise UsageError(
                 "config.few_shot.datasets: expected a model of color images whose classifier "

@@ -152,7 +152,7 @@ class Engine(Differentiation, abc.ABC):
         one before it is used. `step` becomes that of the state. The folder need not exist.
 
         Returns:
-            The numbers that were given to `save` with the state; None if there is no state.
+            What was given to `save` as the loop's state; None if there is no checkpoint.
 
         Raises:
             TrainingError: if there are states and none can be read, or it is of another model.
@@ -183,19 +183,19 @@ class Engine(Differentiation, abc.ABC):
             self._assign(variable, stored[name].read)
         self.step = self._checkpoints.saved_step = newest
         return {
-            name.removeprefix("numbers/"): array.read()
+            name.removeprefix("loop/"): array.read()
             for name, array in stored.items()
-            if name.startswith("numbers/")
+            if name.startswith("loop/")
         }
 
-    def save(self, numbers: Mapping[str, np.ndarray], *, wait: bool = True) -> None:
-        """Saves weights, optimizer and numbers as the state of `step`, unless that is saved.
+    def save(self, loop_state: Mapping[str, Any], *, wait: bool = True) -> None:
+        """Saves weights, optimizer and the loop's state as those of `step`, unless that is saved.
 
         A state becomes visible only once it is completely written, so that a process that is
         killed leaves the one before. `config.keep_checkpoints` states are kept.
 
         Args:
-            numbers: float64 arrays of the loop by name, kept bit for bit for `restore`.
+            loop_state: {name: number or float64 array}, kept bit for bit for `restore`.
             wait: False allows the state to be written while training goes on. The next `save` and
                 `close` wait for it, and raise what went wrong with it.
 
@@ -206,9 +206,9 @@ class Engine(Differentiation, abc.ABC):
 
         def take():
             arrays = dict(zip(self._variables(), self._take(), strict=True))
-            for name, value in numbers.items():
+            for name, value in loop_state.items():
                 array = checkpoints.whole(np.array(value, np.float64))
-                arrays[f"numbers/{name}"] = array if self.is_chief else array._replace(pieces=[])
+                arrays[f"loop/{name}"] = array if self.is_chief else array._replace(pieces=[])
             return arrays
 
         self._checkpoints.save(self.step, take)

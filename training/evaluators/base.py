@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 
 from ..data.run_data import RunData
 from ..engine.engine_interface import Engine
-from .classification import ClassificationEvaluator
+from ..tasks import COUNT, LOSS, task_of
 from .few_shot import FewShotEvaluator, Task
 
 
@@ -16,7 +16,7 @@ class Evaluator(Protocol):
     """Yields the values of some metrics for a model as it is at that moment.
 
     The constructor checks what `run` needs, at once and not in the middle of training. To add one,
-    write its class in a file of its own here, and call it in `create_evaluators`.
+    write its class, and call it in `create_evaluators`.
 
     Attributes:
         names: of the metrics that `run` yields; columns of `metrics.csv`.
@@ -32,21 +32,35 @@ class Evaluator(Protocol):
         """Yields (name, value) pairs of a model of images to logits, the same object every time."""
 
 
+class SplitEvaluator:
+    """Evaluates a run's task on `config.eval_split`, on the devices of an engine that is built."""
+
+    distributed = True
+
+    def __init__(self, config: ConfigDict, engine: Engine, data: RunData):
+        self._task, self.every_steps = task_of(config), config.eval_every_steps
+        self.names = (LOSS.column, *(each.column for each in self._task.metrics), COUNT)
+        self._split_sums = engine.make_split_sums(
+            self._task.batch_sums(config.loss), data.eval_batches, data.eval_preprocess.on_device
+        )
+
+    def run(self, model: keras.Model) -> Iterator[tuple[str, float]]:
+        """Yields the metrics of the engine's `model`, equal in all processes."""
+        for name, value in self._task.means(self._split_sums()).items():
+            yield f"eval_{name}", value
+
+
 def create_evaluators(
-    config: ConfigDict,
-    engine: Engine,
-    loss: keras.losses.Loss,
-    data: RunData,
-    tasks: Sequence[Task],
+    config: ConfigDict, engine: Engine, data: RunData, tasks: Sequence[Task]
 ) -> list[Evaluator]:
     """Returns the evaluators that a complete config asks for; the engine is built.
 
-    `loss` is evaluated along with the accuracies; `tasks` are those of `config.few_shot`. Raises
-    ValueError or UsageError if one of them cannot work, such as without its data.
+    `tasks` are those of `config.few_shot`. Raises ValueError or UsageError if one of them cannot
+    work, such as without its data.
     """
     found: list[Evaluator] = []
     if config.eval_split:
-        found.append(ClassificationEvaluator(config.eval_every_steps, engine, loss, data))
+        found.append(SplitEvaluator(config, engine, data))
     if tasks:
         every_steps, shots = config.few_shot.every_steps, config.few_shot.shots
         found.append(FewShotEvaluator(tasks, every_steps=every_steps, shots=shots))

@@ -1,106 +1,21 @@
-"""Classification accuracy and loss of a model, exact on every image of a split.
-
-An image counts as correct when the class of its largest logit is among its labels, and for top-5
-when one of the five largest is. With one label per image that is the usual accuracy; with several,
-as in ReaL (Beyer et al., 2020), it is the ReaL accuracy, for which images that have no label are
-left out of numerator and denominator.
-"""
+"""Classification accuracy and loss of a model of any kind, exact on every image of a split."""
 
 import functools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-import keras
 import numpy as np
 from keras import ops
 
 from keras_vit.losses import build_loss
 from keras_vit.type_hints import Tensor
 
-from ..data.run_data import RunData
-from ..engine.engine_interface import Engine
-from ..engine.update import BatchSums
 from ..errors import UsageError
 from ..io.printed_table import Table
+from ..tasks.classification import Classification, counted_sums
 from .features_and_logits import inference_function
 
 logger = logging.getLogger("keras_vit")
-
-
-def counted_sums(logits: Tensor, labels: Tensor, mask: Tensor, loss: keras.losses.Loss) -> Tensor:
-    """Returns (4,) float32: sums of loss, top-1 hits and top-5 hits of the images that count.
-
-    And their number: those that have a label and are no padding.
-
-    Args:
-        logits: (batch, classes) float32. A row with a NaN is no hit.
-        labels: (batch, classes) floats, positive at each label of the image.
-        mask: (batch,) float32, 0 for images that only pad the batch.
-        loss: of `keras_vit.losses`.
-    """
-    is_label = ops.cast(labels > 0, "float32")
-    counted = mask * ops.max(is_label, axis=-1)
-    _, best = ops.top_k(logits, k=min(5, logits.shape[-1]))
-    known = ops.logical_not(ops.any(ops.isnan(logits), axis=-1, keepdims=True))
-    hits = ops.where(known, ops.take_along_axis(is_label, best, axis=-1), 0.0)
-    losses = ops.where(counted > 0, loss.call(labels, logits), 0.0)
-    return ops.stack(
-        [
-            ops.sum(losses),
-            ops.sum(counted * hits[:, 0]),
-            ops.sum(counted * ops.max(hits, axis=-1)),
-            ops.sum(counted),
-        ]
-    )
-
-
-def batch_sums(loss: keras.losses.Loss) -> BatchSums:
-    """Returns the function from a model and a batch to its `counted_sums`."""
-
-    def of_batch(model, batch):
-        logits = ops.cast(model(batch["image"], training=False), "float32")
-        return counted_sums(logits, batch["label"], batch["mask"], loss)
-
-    return of_batch
-
-
-def means(sums: Iterable[float]) -> dict[str, float | int]:
-    """Returns `{"loss", "top1", "top5", "count"}` of the sums of `counted_sums` over a split.
-
-    Raises ValueError if no image counts.
-    """
-    loss, top1, top5, count = map(float, sums)
-    if not count:
-        raise ValueError("Expected at least one image with a label. Received: none")
-    return {"loss": loss / count, "top1": top1 / count, "top5": top5 / count, "count": int(count)}
-
-
-def sign_of(metric: str) -> float:
-    """Returns -1 for a metric of which less is better, `eval_loss`, and 1 for the others."""
-    return -1.0 if metric == "eval_loss" else 1.0
-
-
-class ClassificationEvaluator:
-    """Evaluates while training, on the devices of an engine that is built; see `Evaluator`.
-
-    Yields `eval_loss`, `eval_top1`, `eval_top5` and `eval_count` of `config.eval_split`, as those
-    of `means`.
-    """
-
-    names: tuple[str, ...] = ("eval_loss", "eval_top1", "eval_top5", "eval_count")
-    distributed = True
-
-    def __init__(self, every_steps: int, engine: Engine, loss: keras.losses.Loss, data: RunData):
-        self.every_steps = every_steps
-
-        self._split_sums = engine.make_split_sums(
-            batch_sums(loss), data.eval_batches, data.eval_preprocess.on_device
-        )
-
-    def run(self, model: keras.Model) -> Iterator[tuple[str, float]]:
-        """Yields the metrics of the engine's `model`, equal in all processes."""
-        for name, value in means(self._split_sums()).items():
-            yield f"eval_{name}", value
 
 
 def evaluate(
@@ -161,7 +76,7 @@ def evaluate(
         np.add.at(confusion, pairs, 1)
     if unlabeled:
         logger.warning("%d images have no label: no figure counts them.", unlabeled)
-    return {**means(sums), "confusion": confusion}
+    return {**Classification().means(sums), "confusion": confusion}
 
 
 def logits_of(probabilities: Callable, loss: str) -> Callable:

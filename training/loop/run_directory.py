@@ -24,7 +24,6 @@ from ..config import schema
 from ..data import fingerprint
 from ..engine.checkpoints import steps
 from ..errors import TrainingError, UsageError
-from ..evaluators.classification import ClassificationEvaluator
 from ..evaluators.load_keras_model import read_run_config
 from ..io.atomic import atomic_file, write_text
 from ..io.locks import lock
@@ -34,8 +33,8 @@ from ..reporting.metrics_csv import metric_rows
 
 logger = logging.getLogger("keras_vit")
 
-METRICS = ("step", "loss", "learning_rate", "gradient_norm", "images_per_second")
-METRICS += ClassificationEvaluator.names
+# The first columns of `metrics.csv`; those of evaluators follow.
+COLUMNS = ("step", "loss", "learning_rate", "gradient_norm", "images_per_second")
 # As TensorFlow names the files of `tensorboard`: copies have other names.
 EVENTS = re.compile(r"events\.out\.tfevents\.\d+\..+\.v2", re.DOTALL)
 # As `tf.summary.scalar`, which needs the package tensorboard, writes it; 1 is DATA_CLASS_SCALAR.
@@ -187,14 +186,14 @@ class RunDirectory:
 
         Args:
             step: number of updates done.
-            names: of the metrics of evaluators; those beyond `METRICS` get columns after them.
+            names: of the metrics of evaluators, which get columns after `COLUMNS`.
             data: of `Dataset.describe`, written into the config.
         """
         remove_unfinished(self.path)
         write_text(self.path / "config.json", schema.to_json(self.config, data))
         file = self.path / "metrics.csv"
         rows = [row for row in self._metric_rows() if int(row["step"]) <= step]
-        columns = list(dict.fromkeys((*METRICS, *names, *(rows[0] if rows else ()))))
+        columns = list(dict.fromkeys((*COLUMNS, *names, *(rows[0] if rows else ()))))
         with atomic_file(file) as temporary, temporary.open("w", newline="") as stream:
             writer = csv.DictWriter(stream, columns)
             writer.writeheader()
@@ -206,7 +205,7 @@ class RunDirectory:
         self._logs.callback(self._events.close)
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Appends numbers, of `METRICS` and the names that `open` was given, to both logs."""
+        """Appends numbers, of `COLUMNS` and the names that `open` was given, to both logs."""
         row = {name: f"{value:.7g}" for name, value in values.items()}
         self._rows.writerow({"step": step, **row})
         self._metrics.flush()

@@ -1,12 +1,13 @@
 """Stops a run before its last step: on request, or when its evaluations get no better."""
 
+import dataclasses
 import signal
 import threading
 from collections.abc import Mapping
 
 import numpy as np
 
-from ..evaluators.classification import sign_of
+from ..tasks import LOSS, Metric
 
 
 class StopRequest:
@@ -39,59 +40,59 @@ class StopRequest:
             signal.signal(signal.SIGINT, self._before[signal.SIGINT])
 
 
+@dataclasses.dataclass
 class BestEvaluation:
     """Compares the evaluations of a run by one metric, and by the loss where it is equal.
 
-    Args:
-        metric: `"eval_loss"`, of which less is better, or an accuracy.
-        patience: evaluations without a better one after which the run is over; 0 never ends it.
-        state: of a run that is resumed; None is one without evaluations that compare.
-        since: number of updates done, without a state.
-
     Attributes:
-        step: number of updates before the best evaluation; 0 before any.
-        model: identifies the model of that evaluation, of `RunDirectory.identity_of`.
+        metric: that compares.
+        patience: evaluations without a better one after which the run is over; 0 never ends it.
         since: number of updates after which evaluations are compared.
+        score, loss: of the best evaluation; the score is `metric.score` of its value.
+        step: number of updates before it; 0 before any.
+        model: identifies its model, of `RunDirectory.identity_of`.
+        last: score of the last evaluation.
+        stale: number of evaluations since the best.
     """
 
-    def __init__(
-        self, metric: str, patience: int = 0, state: np.ndarray | None = None, since: int = 0
-    ):
-        self.metric, self.patience = metric, patience
-        self._sign = sign_of(metric)
-        start = [-np.inf, np.inf, 0.0, 0.0, np.nan, since, 0.0]
-        values: list[float] = start if state is None else state.tolist()
-        self._score, self._loss, self.step, self._stale, self._last, self.since, self.model = values
+    metric: Metric
+    patience: int = 0
+    since: float = 0.0
+    score: float = -np.inf
+    loss: float = np.inf
+    step: float = 0.0
+    model: float = 0.0
+    last: float = np.nan
+    stale: float = 0.0
 
     @property
-    def state(self) -> np.ndarray:
-        """Float64 (7,) of the best evaluation, those since and the last, for a checkpoint."""
-        best = self._score, self._loss, self.step
-        return np.array([*best, self._stale, self._last, self.since, self.model])
+    def numbers(self) -> dict[str, float]:
+        """{name: value} of what changes while the run goes on, for a checkpoint."""
+        fixed = ("metric", "patience")
+        return {name: each for name, each in vars(self).items() if name not in fixed}
 
     def update(self, values: Mapping[str, float], step: int) -> bool:
         """Counts an evaluation after `step` updates, and returns whether it is the best so far.
 
         `values` are {name of a metric: value}; nothing is counted without `metric` among them.
         """
-        if self.metric not in values:
+        if self.metric.column not in values:
             return False
-        score, loss = self._sign * values[self.metric], values["eval_loss"]
-        better = (score, -loss) > (self._score, -self._loss)
-        self._last = score
-        self._stale += 1
+        score, loss = self.metric.score(values[self.metric.column]), values[LOSS.column]
+        better = (score, -loss) > (self.score, -self.loss)
+        self.last = score
+        self.stale += 1
         if better:
-            self._score, self._loss, self.step, self._stale = score, loss, step, 0
+            self.score, self.loss, self.step, self.stale = score, loss, step, 0
         return better
 
     def is_over(self) -> bool:
         """Whether the run is to end before its last step."""
-        return bool(self.patience and self._stale >= self.patience)
+        return bool(self.patience and self.stale >= self.patience)
 
     def __str__(self) -> str:
-        shown = []
-        for score in (self._last, self._score):
-            value = self._sign * score
-            text = f"{value:.4g}" if self.metric == "eval_loss" else f"{100 * value:.2f} %"
-            shown.append(f"{self.metric} {text}")
-        return f"Last evaluation, {shown[0]}; best evaluation, at step {self.step:.0f}, {shown[1]}"
+        last, best = (
+            f"{self.metric.column} {self.metric.text(self.metric.score(score))}"
+            for score in (self.last, self.score)
+        )
+        return f"Last evaluation, {last}; best evaluation, at step {self.step:.0f}, {best}"

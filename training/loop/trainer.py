@@ -6,10 +6,7 @@ import os
 import time
 
 import keras
-import numpy as np
 from ml_collections import ConfigDict
-
-from keras_vit.losses import MeanOutput, build_loss
 
 from ..config import schema
 from ..data import Dataset, fingerprint
@@ -17,7 +14,7 @@ from ..data.opened_dataset import warn_of_trained
 from ..data.run_data import RunData
 from ..engine import create_engine
 from ..engine.engine_interface import Engine
-from ..engine.update import Report, supervised
+from ..engine.update import Report
 from ..errors import Diverged, Interrupted, TrainingError, UsageError, first_line
 from ..evaluators.base import Evaluator, create_evaluators
 from ..evaluators.few_shot import open_task
@@ -26,8 +23,10 @@ from ..io.progress_bar import Progress
 from ..recipes.model_freezing_and_layer_decay import build_model
 from ..recipes.optimizer import optimizer_of
 from ..reporting.collect_run_results import report_run
+from ..tasks import METRICS, task_of
 from . import agreement_of_workers
 from .run_directory import RunDirectory
+from .state import LoopState
 from .stopping import BestEvaluation, StopRequest
 
 logger = logging.getLogger("keras_vit")
@@ -50,7 +49,7 @@ def train(
         dataset: `config.dataset`, if it is open already.
 
     Returns:
-        A dict of the last logged metrics (see `run_directory.METRICS`).
+        A dict of the last logged metrics, by their columns in `metrics.csv`.
 
     Raises:
         UsageError: before any training, for a config, environment or directory that cannot work.
@@ -102,16 +101,12 @@ class _Run:
         self._skipped = 0
 
         keras.utils.set_random_seed(config.seed)
-        # Evaluation takes the labels as they are.
-        loss, eval_loss = MeanOutput(), MeanOutput()
-        if not config.masked.target:
-            weights = data.train.class_weights(config.class_weights)
-            loss = build_loss(config.loss, config.label_smoothing, weights)
-            eval_loss = build_loss(config.loss)
+        weights = data.train.class_weights(config.class_weights)
+        objective = task_of(config).objective(config, weights)
         engine.build(
             lambda: build_model(config, data.dataset.num_classes, data.dataset.class_names),
             lambda model: optimizer_of(config, model),
-            lambda _: supervised(loss),
+            lambda _: objective,
             data.preprocess.on_device,
         )
         data.check(engine.model)
@@ -126,17 +121,17 @@ class _Run:
             (directory.path / name).exists() for name in ("model.keras", "best.keras")
         )
         agreement_of_workers.check_step(engine)
-        self.digest = fingerprint.as_numbers(data.description)
         before = directory.before["data"] if directory.before else {}
         data.description["checkpoint"] = (
             before.get("checkpoint", "")
             if restored
             else fingerprint.digest_of_checkpoint(config.checkpoint)
         )
-        # Of updates, losses and gradient norms since the last row of metrics.
-        self.sums, best = np.zeros(3), None
+        stopping = config.early_stopping
+        self.best = BestEvaluation(METRICS[stopping.metric], stopping.patience, engine.step)
+        self.state = LoopState(fingerprint.as_numbers(data.description), self.best)
         if restored:
-            found, own = restored["data"].tolist(), self.digest.tolist()
+            found, own = restored["data"].tolist(), self.state.data.tolist()
             written = fingerprint.as_numbers(before).tolist() if before else own
             if found not in [own, *data.description["accepted"]]:
                 raise UsageError(
@@ -144,19 +139,16 @@ class _Run:
                     "the config.json beside them says. Put those back that belong together, or "
                     "use another --workdir."
                 )
-            self.sums = restored["sums"]
             # Evaluations before the data changed are of other images or labels, but in a run that
             # has finished, where names of classes alone may have; of `best.keras` as well.
             is_same = found == written == own
-            if finished or (is_same and (has_best or not restored["best"][2])):
-                best = restored["best"]
-            elif is_same:
+            compare = finished or (is_same and (has_best or not restored["best/step"]))
+            self.state.restore(restored, evaluations=compare)
+            if is_same and not compare:
                 logger.warning(
                     "%s is not there any more: evaluations are compared anew from step %d on.",
                     *(directory.path / "best.keras", engine.step),
                 )
-        stopping = config.early_stopping
-        self.best = BestEvaluation(stopping.metric, stopping.patience, best, engine.step)
         wants_best = config.hand_over == "best" and self.best.step and not has_best
         if wants_best and directory.before and directory.before["hand_over"] != "best":
             raise UsageError(
@@ -165,7 +157,7 @@ class _Run:
             )
         data.description["accepted_after"] = int(self.best.since)
         self.batches = engine.make_batches(data.train_batches(engine.step))
-        self.evaluators = create_evaluators(config, engine, eval_loss, data, tasks)
+        self.evaluators = create_evaluators(config, engine, data, tasks)
 
     def train(self, stop_request: StopRequest) -> dict[str, float]:
         engine = self.engine
@@ -184,7 +176,7 @@ class _Run:
         config, engine, metrics = self.config, self.engine, {}
         if engine.is_chief:
             if not self.best.step:
-                # Of an evaluation that no state knows.
+                # Left by an evaluation after the last checkpoint.
                 (self.directory.path / "best.keras").unlink(missing_ok=True)
             names = [name for evaluator in self.evaluators for name in evaluator.names]
             self.directory.open(engine.step, names, self.data.description)
@@ -201,7 +193,7 @@ class _Run:
                 stop = bool(stop_request.received)
                 report = engine.train(self.batches, count, save=wants_save, stop=stop)
                 self._check(report)
-                self.sums += count * np.array([1, report.loss, report.gradient_norm])
+                self.state.add(count, report)
                 progress.advance(engine.step, time.monotonic() - start, report.loss)
 
                 due = [each for each in self.evaluators if self._is_due(each.every_steps)]
@@ -216,8 +208,7 @@ class _Run:
                         self.directory.log(engine.step, metrics)
                 if report.save or report.stop or self._is_due(config.checkpoint_every_steps):
                     self.directory.wait()
-                    numbers = {"data": self.digest, "sums": self.sums, "best": self.best.state}
-                    engine.save(numbers, wait=report.stop)
+                    engine.save(self.state.arrays(), wait=report.stop)
                     self.directory.upload(wait=report.stop)
                     last_save = time.monotonic()
                 if report.stop:
@@ -230,7 +221,7 @@ class _Run:
         if engine.step < config.total_steps:
             logger.info(
                 "The run ends after step %d of %d: %s was not better in %d evaluations.",
-                *(engine.step, config.total_steps, self.best.metric, self.best.patience),
+                *(engine.step, config.total_steps, self.best.metric.column, self.best.patience),
             )
         self._report_replaced()
         self._finish()
@@ -261,12 +252,11 @@ class _Run:
         )
 
     def _summary(self, images_per_second):
-        steps, loss, norm = self.sums.tolist()
-        self.sums = np.zeros(3)
+        loss, norm = self.state.take_means()
         return {
-            "loss": loss / steps,
+            "loss": loss,
             "learning_rate": self.engine.learning_rate,
-            "gradient_norm": norm / steps,
+            "gradient_norm": norm,
             "images_per_second": images_per_second,
         }
 

@@ -23,6 +23,7 @@ from ..io.remote_stores import local_file
 from ..paper_tables import MeanDeviation
 from ..reporting.matplotlib_figures import new_figure
 from ..reporting.metrics_csv import read_metrics
+from ..tasks import task_of
 from .train_unless_finished import (
     computed_once,
     require_last_update,
@@ -44,7 +45,7 @@ class Score:
         cell: name.
         seed: of the run.
         few_shot: linear accuracy from `SHOTS` images per class, mean over three choices of them.
-        top1: accuracy on the evaluation split with the weights that were scored.
+        accuracy: on the evaluation split with the weights that were scored.
         images: images in the training split.
         parameters: of the model, without its head.
         gmacs: 10^9 multiply-accumulates per image, by the paper's convention.
@@ -55,7 +56,7 @@ class Score:
     cell: str
     seed: int
     few_shot: float
-    top1: float
+    accuracy: float
     images: int
     parameters: int
     gmacs: float
@@ -88,7 +89,7 @@ def run_study(
                 logger.info(
                     "%d/%d %s, seed %d: %d-shot %.2f %%, top-1 %.2f %%",
                     *(number, len(configs), cell, seed, SHOTS),
-                    *(100 * score.few_shot, 100 * score.top1),
+                    *(100 * score.few_shot, 100 * score.accuracy),
                 )
     return scores
 
@@ -99,8 +100,9 @@ def _run_of_cell(workdir, cell, seed):
 
 def learning_curve(run: pathlib.Path) -> list[tuple[int, float]]:
     """Returns (step, top-1 accuracy) of the evaluations of a run on the data that it has now."""
-    since = read_run_config(run / "config.json")["data"].get("accepted_after", 0)
-    return [row for row in read_metrics(run / "metrics.csv")["eval_top1"] if row[0] > since]
+    config = read_run_config(run / "config.json")
+    since, column = config["data"].get("accepted_after", 0), task_of(config).main.column
+    return [row for row in read_metrics(run / "metrics.csv")[column] if row[0] > since]
 
 
 def _run_cell(study, cell, config, seed, run, dataset, few_shot_task):
@@ -119,7 +121,7 @@ def _run_cell(study, cell, config, seed, run, dataset, few_shot_task):
             "cell": cell,
             "seed": seed,
             "images": num_examples,
-            "top1": max(accuracies) if best else accuracies[-1],
+            "accuracy": max(accuracies) if best else accuracies[-1],
             **found,
         }
 
@@ -135,10 +137,11 @@ def _finished_config(config, study, seed, num_examples):
     """
     config = schema.complete(config)
     require_last_update(config)
-    if study.early_stopping and config.early_stopping.metric != "eval_top1":
+    main = task_of(config).main
+    if study.early_stopping and config.early_stopping.metric != main.column:
         raise UsageError(
-            "Expected --config.early_stopping.metric=eval_top1: this study scores the weights of "
-            f"the best top-1 accuracy. Received: {config.early_stopping.metric}."
+            f"Expected --config.early_stopping.metric={main.column}: this study scores the weights "
+            f"of the best {main.title}. Received: {config.early_stopping.metric}."
         )
     config.seed = seed
     # The length of the run is derived first: a short run refuses the usual warm-up.
@@ -187,7 +190,7 @@ def study_table(
 
     `paper` is {cell: the paper's accuracy in percent}, shown beside if given.
     """
-    shots, top1 = _by_cell(scores, "few_shot"), _by_cell(scores, "top1")
+    shots, accuracies = _by_cell(scores, "few_shot"), _by_cell(scores, "accuracy")
     rows = []
     for cell, score in {score.cell: score for score in scores}.items():
         row = [
@@ -195,7 +198,7 @@ def study_table(
             f"{score.parameters / 1e6:.2f}",
             f"{1000 * score.gmacs:.1f}",
             str(shots[cell].percent),
-            str(top1[cell].percent),
+            str(accuracies[cell].percent),
         ]
         rows.append(row + ([f"{paper[cell]:.2f}"] if paper else []))
     columns = ["cell", "M parameters", "M MACs", f"{SHOTS}-shot %", "top-1 %"]
@@ -217,7 +220,7 @@ _PANELS = {
         ("images_per_second", "inference (images/s)", "few_shot", _SHOTS),
     ],
     "data_size": [
-        ("images", "training images", "top1", "best top-1 on held-out images (%)"),
+        ("images", "training images", "accuracy", "best top-1 on held-out images (%)"),
         ("images", "training images", "few_shot", _SHOTS),
     ],
 }

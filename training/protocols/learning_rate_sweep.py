@@ -24,6 +24,7 @@ from ..io.progress_bar import track
 from ..io.remote_stores import local_file
 from ..paper_tables import TABLE_2, TABLE_5, TABLE_6, UPSTREAM, MeanDeviation
 from ..reporting.matplotlib_figures import new_figure, write_png
+from ..tasks import task_of
 from .train_unless_finished import (
     RunResult,
     computed_once,
@@ -178,8 +179,9 @@ def score_further_test_sets(
     Returns {data set: top-1 accuracies in percent, one per seed}.
     """
     runs = [_run_of_seed(workdir, seed) for seed in seeds]
+    main = task_of(config).main.name
     return {
-        each.name: [100 * _score(config, each, run)["top1"] for run in runs] for each in test_sets
+        each.name: [100 * _score(config, each, run)[main] for run in runs] for each in test_sets
     }
 
 

@@ -8,7 +8,7 @@ import logging
 import math
 import pathlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ml_collections import ConfigDict
 
@@ -19,6 +19,7 @@ from ..errors import Diverged, TrainingError, UsageError
 from ..io.atomic import write_text
 from ..io.paths import read_path
 from ..reporting.metrics_csv import read_metrics
+from ..tasks import COUNT, LOSS, Task, task_of
 
 RESULT = "result.json"
 # Files of a run that it would go on from, or that say what it trained.
@@ -37,22 +38,21 @@ class RunResult:
     """The scores of one finished run on its evaluation split.
 
     Attributes:
-        top1, top5: fractions in [0, 1].
-        loss: mean over the images.
+        score: of the task's main metric, an accuracy in [0, 1].
+        others: {name: value} of its other metrics, and the mean loss.
         count: images scored.
         diverged: why there are no scores; "" where there are.
     """
 
-    top1: float | None = None
-    top5: float | None = None
-    loss: float | None = None
+    score: float | None = None
+    others: Mapping[str, float] = dataclasses.field(default_factory=dict)
     count: int = 0
     diverged: str = ""
 
     @property
     def percent(self) -> float:
-        """Top-1 accuracy in percent; NaN of a run that diverged."""
-        return math.nan if self.top1 is None else 100 * self.top1
+        """The score in percent; NaN of a run that diverged."""
+        return math.nan if self.score is None else 100 * self.score
 
     def __str__(self) -> str:
         return f"diverged ({self.diverged})" if self.diverged else f"{self.percent:.2f} %"
@@ -148,7 +148,7 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
         keras.utils.clear_session()
         try:
             trainer.train(config, workdir, dataset=dataset)
-            result = _last_scores(workdir)
+            result = _last_scores(workdir, task_of(wanted))
         except Diverged as error:
             result = RunResult(diverged=str(error))
         except UsageError:
@@ -210,13 +210,12 @@ def computed_once(
     return found
 
 
-def _last_scores(workdir: pathlib.Path) -> RunResult:
+def _last_scores(workdir: pathlib.Path, task: Task) -> RunResult:
     last = {name: series[-1][1] for name, series in read_metrics(workdir / "metrics.csv").items()}
-    count = int(last["eval_count"])
-    return RunResult(
+    count = int(last[COUNT])
+    found = {
         # The file rounds; the number of correct images is an integer.
-        top1=round(last["eval_top1"] * count) / count,
-        top5=round(last["eval_top5"] * count) / count,
-        loss=last["eval_loss"],
-        count=count,
-    )
+        each.name: round(last[each.column] * count) / count if each.is_share else last[each.column]
+        for each in (*task.metrics, LOSS)
+    }
+    return RunResult(found.pop(task.main.name), found, count)

@@ -138,11 +138,12 @@ def _write_results(name, found, workdir):
     accuracies = {title: of_task.accuracies for title, of_task in found.items()}
     table = comparison(name, accuracies)
     rows = [
-        (title, of_task.rate, seed, result.top1, result.count)
+        (title, of_task.rate, seed, result.score, result.count)
         for title, of_task in found.items()
         for seed, result in of_task.test.items()
     ]
     write_text(workdir / "vtab.md", table.markdown())
-    write_text(workdir / "vtab.csv", Table(("task", "rate", "seed", "top1", "images"), rows).csv())
+    columns = ("task", "rate", "seed", "accuracy", "images")
+    write_text(workdir / "vtab.csv", Table(columns, rows).csv())
     write_png(group_figure(name, accuracies), workdir / "vtab.png")
     return table

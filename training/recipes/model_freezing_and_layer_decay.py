@@ -22,10 +22,10 @@ from keras_vit.errors import damage_named
 from keras_vit.initializers import he_uniform
 from keras_vit.model_factory import create_model
 from keras_vit.models import VisionTransformer
-from keras_vit.models.masked_patch_prediction import MaskedPatchPrediction
 
 from ..errors import UsageError
 from ..io.remote_stores import local_file
+from ..tasks import task_of
 
 _ENCODER_BLOCK = re.compile(r"encoder_block_\d+")
 _RESNET_UNIT = re.compile(r"block\d+_unit\d+")
@@ -72,8 +72,7 @@ def build_model(
     model.preprocessing, model.activation = config.eval_preprocess or None, config.loss
     if class_names and len(class_names) == model.arguments["num_classes"]:
         model.class_names = class_names
-    if config.masked.target:
-        return MaskedPatchPrediction(model, **config.masked.to_dict())
+    model = task_of(config).model_to_train(model, config)
     if config.lora.rank:
         adapt_low_rank(model, config.lora.rank, config.lora.alpha)
     freeze_for_good(model, config.freeze)

@@ -12,19 +12,18 @@ from ..data import Dataset, open_data_of_run
 from ..data.splits import HELD_OUT_FIFTH
 from ..data.tf_data_batches import eval_dataset
 from ..data.unreadable_examples import counter_for
-from ..evaluators.classification import class_order, sign_of
+from ..evaluators.classification import class_order
 from ..evaluators.features_and_logits import rollout_of
 from ..evaluators.load_keras_model import load_model, read_run_config
 from ..io.atomic import atomic_file, write_text
 from ..io.progress_bar import track
+from ..tasks import COUNT, LOSS, METRICS, task_of
 from .html_of_charts_and_tables import report_html
 from .metrics_csv import read_metrics
 
 # Enough for a picture; accuracies come from `metrics.csv`, where every image counts.
 MAX_IMAGES = 2000
 BATCH = 32
-MAX_EXAMPLES = 18
-MAX_MISTAKES = 6
 # Keeps what the page shows of the evaluation split, so that it can be drawn without the images.
 EVALUATION = "evaluation.npz"
 _LINKED = (".keras", ".tflite", ".npz", ".csv", ".gz", ".html")
@@ -78,19 +77,7 @@ def _evaluated(run, source, config, dataset):
         if not file.exists():
             raise
         results = kept_evaluation(file)
-    if not len(results["labels"]):
-        return {}
-    # Only classes that occur: the matrix of all could be too large for the memory.
-    both = np.stack([results["labels"], results["predictions"]])
-    classes, places = np.unique(both, return_inverse=True)
-    labels, predictions = places.reshape(both.shape)
-    names = [source.class_names[each] if source.class_names else str(each) for each in classes]
-    confusion = np.zeros((len(classes), len(classes)), np.int64)
-    np.add.at(confusion, (labels, predictions), 1)
-    chosen, images, attention = (results[key] for key in ("chosen", "images", "attention"))
-    attention = attention if len(attention) else [None] * len(chosen)
-    examples = [*zip(images, labels[chosen], predictions[chosen], attention, strict=True)]
-    return {"confusion": confusion, "names": names, "examples": examples}
+    return task_of(config).page_content(results, source.class_names)
 
 
 def kept_evaluation(file: pathlib.Path) -> dict[str, np.ndarray]:
@@ -102,48 +89,16 @@ def kept_evaluation(file: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def _results(source, config, dataset):
-    """Returns the arrays of `EVALUATION`: of all images labels and predictions, of some more.
-
-    Labels are outputs of the model. Images of several labels, or none, are left out.
-    """
-    model = source.model
+    """Returns the arrays of `EVALUATION`, of the first `MAX_IMAGES`."""
     outputs = class_order(source.class_names, dataset.class_names, dataset.name)
-    batches = zip(*_batches(model, outputs, config, dataset), strict=True)
-    images, labels, logits = map(np.concatenate, batches)
-    predictions = logits.argmax(axis=-1)
-    chosen = _chosen(labels, predictions)
-    look = rollout_of(model)
-    return {
-        "labels": labels,
-        "predictions": predictions,
-        "chosen": chosen,
-        "images": np.rint((images[chosen] + 1) * 127.5).clip(0, 255).astype(np.uint8),
-        "attention": look(images[chosen]) if look and len(chosen) else np.zeros(0),
-    }
-
-
-def _batches(model, outputs, config, dataset):
-    """Yields images, labels and logits of batches that hold the first `MAX_IMAGES`."""
     split = dataset.split(config["eval_split"])
     preprocess = split.preprocess(config["eval_preprocess"])
     batch_size = min(config["eval_batch_size"], BATCH)
     skipped = counter_for(config["on_error"])
     batches = eval_dataset(split, preprocess, batch_size=batch_size, skip_counter=skipped)
     count = -(-min(MAX_IMAGES, split.num_examples) // batch_size)
-    for batch in track(batches.take(count), "drawing report.html", count):
-        images, rows = np.asarray(batch["image"]), np.asarray(batch["label"])
-        real = (np.asarray(batch["mask"]) > 0) & (np.count_nonzero(rows, axis=-1) == 1)
-        labels = rows.argmax(axis=-1)
-        labels = labels if outputs is None else np.array(outputs)[labels]
-        yield images[real], labels[real], model.predict_on_batch(images)[real]
-
-
-def _chosen(labels, predictions):
-    """Returns which images are shown: some mistakes, then one of each class."""
-    wrong = np.flatnonzero(labels != predictions)[:MAX_MISTAKES]
-    right = np.flatnonzero(labels == predictions)
-    _, first = np.unique(labels[right], return_index=True)
-    return np.concatenate([wrong, right[first]])[:MAX_EXAMPLES].astype(int)
+    shown = track(batches.take(count), "drawing report.html", count)
+    return task_of(config).page_arrays(source.model, shown, outputs, rollout_of(source.model))
 
 
 def _files(run):
@@ -187,16 +142,17 @@ def _tiles(series, config):
     since = config["data"].get("accepted_after", 0)
     series = {name: [row for row in rows if row[0] > since] for name, rows in series.items()}
     tiles = {}
-    if series.get("eval_top1"):
-        accuracies = {step: f"{100 * top1:.2f} %" for step, top1 in series["eval_top1"]}
-        last_step = handed_over = series["eval_top1"][-1][0]
+    if series.get(COUNT):
+        main = task_of(config).main
+        values = {step: main.text(value) for step, value in series[main.column]}
+        last_step = handed_over = series[main.column][-1][0]
         if config["hand_over"] == "best":
-            handed_over = _best_step(series, config["early_stopping"]["metric"])
-        tiles["top-1 accuracy"] = accuracies[handed_over]
-        tiles["images evaluated"] = f"{int(last['eval_count']):,}"
-        for name, step in (("best", _best_step(series, "eval_top1")), ("last", last_step)):
+            handed_over = _best_step(series, METRICS[config["early_stopping"]["metric"]])
+        tiles[main.title] = values[handed_over]
+        tiles["images evaluated"] = f"{int(last[COUNT]):,}"
+        for name, step in (("best", _best_step(series, main)), ("last", last_step)):
             if step != handed_over:
-                tiles[f"{name} top-1 accuracy, at step {step:,}"] = accuracies[step]
+                tiles[f"{name} {main.title}, at step {step:,}"] = values[step]
     if "loss" in last:
         tiles["training loss"] = f"{last['loss']:.4f}"
     tiles["steps"] = f"{_last_step(series):,} of {config['total_steps']:,}"
@@ -204,6 +160,6 @@ def _tiles(series, config):
 
 
 def _best_step(series, metric):
-    losses = dict(series["eval_loss"])
+    losses = dict(series[LOSS.column])
     # As `BestEvaluation` compares them.
-    return max(series[metric], key=lambda row: (sign_of(metric) * row[1], -losses[row[0]]))[0]
+    return max(series[metric.column], key=lambda row: (metric.score(row[1]), -losses[row[0]]))[0]

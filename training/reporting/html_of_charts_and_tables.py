@@ -14,16 +14,16 @@ import numpy as np
 
 from ..evaluators.classification import per_class
 from ..prediction.predict_folders_and_shards import Prediction
+from ..tasks import METRICS
 
 PHOTO_SIDE = 224
 # Blue for what was trained on, orange for what was held out: apart for every kind of color vision.
 TRAIN_COLOR, EVAL_COLOR = "#2b6cb0", "#c05621"
 # Title of a panel: (column of metrics.csv, label, color) of its lines.
-PANELS = {
-    "loss": (("loss", "training", TRAIN_COLOR), ("eval_loss", "evaluation", EVAL_COLOR)),
-    "accuracy": (("eval_top1", "evaluation", EVAL_COLOR),),
-    "learning rate": (("learning_rate", "", TRAIN_COLOR),),
-}
+PANELS = {"loss": [("loss", "training", TRAIN_COLOR)]}
+for _metric in filter(lambda each: each.panel, METRICS.values()):
+    PANELS.setdefault(_metric.panel, []).append((_metric.column, "evaluation", EVAL_COLOR))
+PANELS["learning rate"] = [("learning_rate", "", TRAIN_COLOR)]
 
 # A matrix of more classes is not read but searched: then the most frequent confusions stand here.
 MATRIX_CLASSES = 40

@@ -16,7 +16,7 @@ ROWS = np.arange(60_000, dtype=np.float32).reshape(-1, 4)
 
 
 def arrays_of(value):
-    return {"kernel": whole(ROWS + value), "numbers/a": whole(np.array(value, np.float64))}
+    return {"kernel": whole(ROWS + value), "loop/a": whole(np.array(value, np.float64))}
 
 
 def save(folder, *steps):
@@ -47,7 +47,7 @@ def test_values_are_kept_bit_for_bit(tmp_path):
         "a/kernel": ROWS,
         "optimizer/moment": ROWS.astype(ml_dtypes.bfloat16),
         "optimizer/iterations": np.array(2**40),
-        "numbers/sums": np.array([1 / 3, np.nan, 1e-300]),
+        "loop/sums": np.array([1 / 3, np.nan, 1e-300]),
         "empty": np.zeros((0, 3), np.float32),
     }
     checkpoints = Checkpoints(tmp_path)
@@ -196,7 +196,7 @@ def test_a_missing_file(folder, file):
     checkpoints = Checkpoints(folder)
     assert checkpoints.newest() == checkpoints.saved_step == 1
     assert "of then" not in names(folder / "damaged-checkpoint-2")
-    assert float(read(folder, 1)["numbers/a"].read()) == 1.0
+    assert float(read(folder, 1)["loop/a"].read()) == 1.0
     # The good one is not pushed out by the damaged one.
     save(folder, 2)
     assert steps(folder) == [1, 2]

@@ -11,7 +11,6 @@ from keras_vit.training.data.run_data import RunData
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators import classification
 from keras_vit.training.evaluators.base import create_evaluators
-from keras_vit.training.evaluators.classification import counted_sums
 from keras_vit.training.evaluators.few_shot import open_task
 
 
@@ -45,18 +44,7 @@ def test_classes_in_a_cycle_which_is_not_its_own_inverse():
     np.testing.assert_array_equal(result["confusion"], [[1, 0, 0], [0, 1, 0], [0, 1, 0]])
 
 
-def test_rows_that_are_not_numbers_are_no_hits_and_padding_counts_nothing():
-    logits = np.array([[np.nan, np.nan], [2, 1], [np.nan, 0]], "float32")
-    labels = np.array([[1, 0], [1, 0], [1, 0]], "float32")
-    loss = build_loss("softmax")
-    sums = np.asarray(counted_sums(logits, labels, np.array([0, 1, 0], "float32"), loss))
-    np.testing.assert_allclose(sums, [np.log1p(np.exp(-1)), 1, 1, 1], rtol=1e-5)
-    sums = np.asarray(counted_sums(logits, labels, np.ones(3, "float32"), loss))
-    assert np.isnan(sums[0])
-    np.testing.assert_array_equal(sums[1:], [1, 1, 3])
-
-
-def test_real_counts_any_label_however_little_and_leaves_out_images_without(caplog):
+def test_real_counts_any_label_and_leaves_out_images_without(caplog):
     logits = np.tile(np.array([3, 2, 1], np.float32), (4, 1))
     labels = np.array([[1, 0, 1], [0, 1, 1], [0, 0, 0], [0, 1, 0]], np.float32)
     rows = [{"image": logits[i : i + 1], "label": labels[i : i + 1]} for i in range(4)]
@@ -66,9 +54,6 @@ def test_real_counts_any_label_however_little_and_leaves_out_images_without(capl
         # Only the last image has one label.
         np.testing.assert_array_equal(result["confusion"], [[0, 0, 0], [1, 0, 0], [0, 0, 0]])
     assert caplog.text.count("1 images have no label: no figure counts them") == 2
-    parts = np.array([[0.4, 0.3, 0.3], [0.0, 0.4, 0.4]], np.float32)
-    sums = counted_sums(logits[:2], parts, np.ones(2, np.float32), build_loss("softmax"))
-    np.testing.assert_array_equal(np.asarray(sums)[1:], [1, 2, 2])
 
 
 @pytest.mark.parametrize("loss", ACTIVATIONS)
@@ -171,14 +156,14 @@ def test_the_evaluators_of_a_config_name_what_they_yield(digits, data_dir):
         return lambda: np.asarray(batch_sums(identity, batch), np.float64)
 
     # Over a split of one batch, with the identity as the model.
-    engine, loss = types.SimpleNamespace(make_split_sums=make_split_sums), build_loss("softmax")
+    engine = types.SimpleNamespace(make_split_sums=make_split_sums)
     wanted = schema.complete({"dataset": "digits", "batch_size": 8, "total_steps": 3})
-    assert create_evaluators(wanted, engine, loss, None, []) == []
+    assert create_evaluators(wanted, engine, None, []) == []
     wanted.update(eval_split="test", eval_every_steps=7, data_dir=data_dir)
     wanted.update(dict.fromkeys(("train_preprocess", "eval_preprocess"), "decode|value_range"))
     wanted.update(few_shot={"datasets": "digits", "shots": (1, 5), "every_steps": 2})
     tasks = [open_task(digits)]
-    exact, few_shot = create_evaluators(wanted, engine, loss, RunData(wanted, digits), tasks)
+    exact, few_shot = create_evaluators(wanted, engine, RunData(wanted, digits), tasks)
     assert few_shot.tasks == tasks
     assert (exact.every_steps, few_shot.every_steps) == (7, 2)
     assert (exact.distributed, few_shot.distributed) == (True, False)

@@ -10,6 +10,7 @@ from keras_vit.training.engine.tensorflow import TensorFlowEngine
 from keras_vit.training.errors import UsageError
 from keras_vit.training.loop import trainer
 from keras_vit.training.loop.stopping import BestEvaluation, StopRequest
+from keras_vit.training.tasks import METRICS
 from tests.training.runs import rows
 
 
@@ -23,16 +24,17 @@ from tests.training.runs import rows
     ],
 )
 def test_evaluations_are_counted_since_the_best(metric, values, better, over):
+    metric = METRICS[metric]
     best, never = BestEvaluation(metric, patience=2), BestEvaluation(metric)
     for number, (top1, loss) in enumerate(values, 1):
         found = {"eval_top1": top1, "eval_loss": loss}
         assert best.update(found, number) == never.update(found, number) == better[number - 1]
-        best = BestEvaluation(metric, 2, best.state)
+        best = BestEvaluation(metric, 2, **best.numbers)
         assert best.is_over() == (number == over) and not never.is_over()
-    before = best.state
+    before = best.numbers
     assert best.step == np.flatnonzero(better)[-1] + 1
     assert not best.update({"few_shot/digits_5": 1.0}, 9)
-    np.testing.assert_array_equal(best.state, before)
+    np.testing.assert_equal(best.numbers, before)
 
 
 @pytest.mark.parametrize("ignored", [False, True])

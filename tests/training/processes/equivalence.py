@@ -10,9 +10,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.losses import build_loss
-from keras_vit.training.evaluators import classification
 from keras_vit.training.recipes import model_freezing_and_layer_decay as recipes
+from keras_vit.training.tasks.classification import Classification
 from tests.tiny_vit import tiny_vit
 from tests.training import small_engine
 from tests.training.small_engine import random_batches
@@ -70,10 +69,10 @@ def run(case, place, processes):
     engine = make_engine(case, place, processes)
     batches = engine.make_batches(lambda *worker: dataset(*worker).repeat())
     losses = [engine.train(batches, 2).loss for _ in range(STEPS // 2)]
-    batch_sums = classification.batch_sums(build_loss("softmax"))
+    batch_sums = Classification().batch_sums("softmax")
     split_sums = engine.make_split_sums(batch_sums, dataset, lambda images: images)
     with engine.averaged_weights():
-        evaluation = classification.means(split_sums())
+        evaluation = Classification().means(split_sums())
     return engine, {
         f"{case}/losses": losses,
         f"{case}/count": evaluation["count"],

@@ -16,7 +16,7 @@ from tensorflow.python.tpu import tpu_system_metadata
 
 from keras_vit.losses import build_loss
 from keras_vit.training.engine import tensorflow
-from keras_vit.training.evaluators import classification
+from keras_vit.training.tasks.classification import counted_sums
 from tests.tiny_vit import tiny_vit
 from tests.training.small_engine import give_tensorflow_two_devices, random_batches, small_engine
 
@@ -86,7 +86,7 @@ def main():
 
     def of_batch(batch):
         logits = tf.cast(model(batch["image"], training=False), tf.float32)
-        return classification.counted_sums(logits, batch["label"], batch["mask"], loss)
+        return counted_sums(logits, batch["label"], batch["mask"], loss)
 
     evaluate = engine._compile_sums(of_batch).get_concrete_function(next(batches))
     result = {

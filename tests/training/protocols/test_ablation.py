@@ -97,7 +97,7 @@ def test_a_study_in_a_store_is_trained_scored_drawn_and_resumed(data_dir, ram, c
         assert json.loads((run / "config.json").read_text())["optimizer"]["warmup_steps"] == 0
         curve = learning_curve(run)
         assert [step for step, _ in curve] == [1, 2, 3, 4, 5, 6]
-        assert float(row["top1"]) == curve[-1][1]
+        assert float(row["accuracy"]) == curve[-1][1]
         assert int(row["images"]) == 1438
         assert not (run / "checkpoints").exists()
     assert (study / "head.png").read_bytes().startswith(b"\x89PNG")
@@ -138,7 +138,7 @@ def test_early_stopping_scores_the_best_weights(data_dir, tmp_path, capsys):
     run = tmp_path / "b_30" / "seed_0"
     scores = json.loads((run / "scores.json").read_text())
     first, *others = learning_curve(run)
-    assert scores["top1"] == max(accuracy for _, accuracy in (first, *others))
+    assert scores["accuracy"] == max(accuracy for _, accuracy in (first, *others))
     # Those before other data was accepted are of other images.
     config = json.loads((run / "config.json").read_text())
     config["data"]["accepted_after"] = first[0]
@@ -184,9 +184,9 @@ def test_figures_join_the_cells_of_a_line_in_order():
     (axis,) = study_figure("shape", scores, ".").axes
     assert lines_of(axis) == {"depth": [[1, 25], [2, 50], [4, 75]], "mlp": [[2, 50], [3, 50]]}
 
-    scores = [score("vit_100", 0.5, images=1000, top1=0.625)]
-    scores += [score("vit_3", 0.25, images=30, top1=0.375)]
-    scores += [score("resnet_3", 0.125, images=30, top1=0.5)]
+    scores = [score("vit_100", 0.5, images=1000, accuracy=0.625)]
+    scores += [score("vit_3", 0.25, images=30, accuracy=0.375)]
+    scores += [score("resnet_3", 0.125, images=30, accuracy=0.5)]
     held_out, few_shot = study_figure("data_size", scores, ".").axes
     assert lines_of(held_out) == {"vit": [[30, 37.5], [1000, 62.5]], "resnet": [[30, 50]]}
     assert lines_of(few_shot)["vit"] == [[30, 25], [1000, 50]]

@@ -119,7 +119,7 @@ def test_what_is_replaced_between_runs_is_noticed(config, digits, tmp_path, monk
         write_run_config(workdir, data=described, **schema.complete(config).to_dict())
 
     monkeypatch.setattr(trainer, "train", begin)
-    monkeypatch.setattr(train_unless_finished, "_last_scores", lambda workdir: RunResult(0.5))
+    monkeypatch.setattr(train_unless_finished, "_last_scores", lambda *_: RunResult(0.5))
     settings = {"rates": [0.1], "seeds": [0, 1], "development": DEVELOPMENT}
     with pytest.raises(UsageError, match=r"seed_1 holds a run that began from other weights than"):
         sweep.transfer(config, tmp_path / "s", digits, **settings)
@@ -194,7 +194,7 @@ def test_a_finished_run_is_not_trained_again_nor_taken_for_another(config, runs,
     calls, run = runs({0.01: 0.3649, 0.5: 0.0}), tmp_path / "run"
     result = train_run(config, run, digits)
     # As many of 100 as `metrics.csv` rounds to.
-    assert result == RunResult(0.36, 1.0, 0.5, 100)
+    assert result == RunResult(0.36, {"top5": 1.0, "loss": 0.5}, 100)
     assert train_run(config, run, digits) == result and len(calls) == 1
     assert not (run / "checkpoints").exists()
 

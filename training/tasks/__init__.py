@@ -1,0 +1,26 @@
+"""What a run can learn: the table of tasks."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from .base import COUNT, LOSS, Metric, Task
+from .classification import Classification
+from .masked_patches import MaskedPatches
+
+__all__ = ["COUNT", "LOSS", "METRICS", "TASKS", "Metric", "Task", "task_of"]
+
+# The first is that of a config which chooses none.
+TASKS: tuple[Task, ...] = (Classification(), MaskedPatches())
+# {column: metric} of the evaluations of all tasks.
+METRICS = {each.column: each for task in TASKS for each in task.metrics} | {LOSS.column: LOSS}
+
+
+def task_of(config: ConfigDict | Mapping[str, Any]) -> Task:
+    """Returns the task of a run, of its config or `config.json`."""
+    for task in TASKS:
+        section, _, key = task.chosen_by.partition(".")
+        if section and config.get(section, {}).get(key):
+            return task
+    return TASKS[0]

@@ -1,0 +1,115 @@
+"""The base of all tasks. A task is what a run learns, as one object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from ml_collections import ConfigDict
+
+if TYPE_CHECKING:
+    import keras
+
+    from ..engine.update import BatchSums, Objective
+
+
+class Metric(NamedTuple):
+    """One number of an evaluation.
+
+    Attributes:
+        name: such as "top1"; `column` is its name in `metrics.csv` and in a config.
+        title: in words.
+        is_share: whether it is a fraction of the images, of which more is better; else less is.
+        panel: title of the chart on a run's page that shows it; empty for none.
+    """
+
+    name: str
+    title: str
+    is_share: bool = True
+    panel: str = ""
+
+    @property
+    def column(self) -> str:
+        return f"eval_{self.name}"
+
+    def score(self, value: float) -> float:
+        """Returns the number that is larger for a better value; of a score, the value."""
+        return value if self.is_share else -value
+
+    def text(self, value: float) -> str:
+        return f"{100 * value:.2f} %" if self.is_share else f"{value:.4g}"
+
+
+# Every evaluation has it; of equal evaluations the one of less loss is better.
+LOSS = Metric("loss", "loss", is_share=False, panel="loss")
+# Column of the number of images that an evaluation counts.
+COUNT = "eval_count"
+
+
+class Task:
+    """What a run learns: its output, loss, metrics and page.
+
+    A subclass that is named in `TASKS` is a new one. `--help` shows its config keys, so its file
+    imports Keras and TensorFlow within functions.
+
+    Attributes:
+        chosen_by: the config key that chooses the task where it has a value; empty for the task
+            of all other configs.
+        keys: its own config keys: (name, default, meaning, further arguments of `schema.Key`).
+        unused: (config keys, what is expected of them) for keys that keep their defaults.
+        no_mixup: why images are never blended, as an error says it; empty where they may be.
+        metrics: of its evaluations, beside `LOSS`; protocols compare runs by the first, `main`.
+    """
+
+    chosen_by: str = ""
+    keys: Sequence[tuple[str, Any, str, Mapping[str, Any]]] = ()
+    unused: Sequence[tuple[str, str]] = ()
+    no_mixup: str = ""
+    metrics: tuple[Metric, ...] = ()
+
+    @property
+    def main(self) -> Metric:
+        return self.metrics[0]
+
+    def model_to_train(self, model: keras.Model, config: ConfigDict) -> keras.Model:
+        """Returns the model that a run trains and saves, around that of `config.model`."""
+        return model
+
+    def require_output(self, model: keras.Model, num_classes: int, dataset: str) -> None:
+        """Raises `UsageError` unless a model's output has the shape of this task on a data set."""
+
+    def objective(self, config: ConfigDict, class_weights: Sequence[float] | None) -> Objective:
+        """Returns what the updates minimize."""
+        raise NotImplementedError
+
+    def batch_sums(self, loss: str) -> BatchSums:
+        """Returns the sums of a batch, see `Engine.make_split_sums`; `loss` is `config.loss`."""
+        raise NotImplementedError
+
+    def means(self, sums: Iterable[float]) -> dict[str, float]:
+        """Returns {name: value} of loss, metrics and count from the sums over a split.
+
+        Raises ValueError if nothing counts.
+        """
+        raise NotImplementedError
+
+    def page_arrays(
+        self,
+        model: keras.Model,
+        batches: Iterable[Mapping[str, Any]],
+        outputs: Sequence[int] | None,
+        look: Callable[[np.ndarray], np.ndarray] | None,
+    ) -> dict[str, np.ndarray]:
+        """Returns the results on batches of `eval_dataset` that a run's page is drawn from.
+
+        `outputs` are the model's output for each class of the labels, or None for all in order;
+        `look` returns the attention rollout of images, if the model has one.
+        """
+        raise NotImplementedError
+
+    def page_content(
+        self, arrays: Mapping[str, np.ndarray], class_names: Sequence[str] | None
+    ) -> dict[str, Any]:
+        """Returns `confusion`, `names` and `examples` of `report_html`; {} shows none of them."""
+        raise NotImplementedError

@@ -1,0 +1,146 @@
+"""Classification: one of the classes, or several, for each image.
+
+An image counts as correct when the class of its largest logit is among its labels, and for top-5
+when one of the five largest is. With one label per image that is the usual accuracy; with several,
+as in ReaL (Beyer et al., 2020), it is the ReaL accuracy, for which images that have no label are
+left out of numerator and denominator.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from keras_vit.type_hints import Tensor
+
+from ..errors import UsageError
+from .base import Metric, Task
+
+if TYPE_CHECKING:
+    import keras
+
+# On the page of a run.
+_MAX_EXAMPLES = 18
+_MAX_MISTAKES = 6
+
+
+class Classification(Task):
+    """The model gives a logit for each class; labels are one-hot, multi-hot or soft."""
+
+    keys = (
+        ("loss", "softmax", "of a classifier", {"choices": ("softmax", "sigmoid")}),
+        ("label_smoothing", 0.0, "part of a training label spread over all classes", {"below": 1}),
+        ("class_weights", "", "`balanced`, or one number for each class, separated by commas", {}),
+    )
+    metrics = Metric("top1", "top-1 accuracy", panel="accuracy"), Metric("top5", "top-5 accuracy")
+
+    def require_output(self, model, num_classes, dataset):
+        given = model.arguments["num_classes"]
+        # A representation may have as many numbers as there are classes.
+        if not given or model.output_shape[1:] != (num_classes,):
+            raise UsageError(
+                f"config.model.num_classes: expected {num_classes}, the classes of {dataset}, and "
+                f"a classifier that pools. Received: {given}, for an output of "
+                f"{model.output_shape}."
+            )
+
+    def objective(self, config, class_weights):
+        from keras_vit.losses import build_loss
+
+        from ..engine.update import supervised
+
+        return supervised(build_loss(config.loss, config.label_smoothing, class_weights))
+
+    def batch_sums(self, loss):
+        from keras import ops
+
+        from keras_vit.losses import build_loss
+
+        # Evaluation takes the labels as they are.
+        built = build_loss(loss)
+
+        def sums(model, batch):
+            logits = ops.cast(model(batch["image"], training=False), "float32")
+            return counted_sums(logits, batch["label"], batch["mask"], built)
+
+        return sums
+
+    def means(self, sums):
+        loss, top1, top5, count = map(float, sums)
+        if not count:
+            raise ValueError("Expected at least one image with a label. Received: none")
+        found = {"loss": loss, "top1": top1, "top5": top5}
+        return {name: each / count for name, each in found.items()} | {"count": int(count)}
+
+    def page_arrays(self, model, batches, outputs, look):
+        """Labels and predictions of images with one label, as outputs of the model; some images."""
+        found = []
+        for batch in batches:
+            images, rows = np.asarray(batch["image"]), np.asarray(batch["label"])
+            kept = (np.asarray(batch["mask"]) > 0) & (np.count_nonzero(rows, axis=-1) == 1)
+            labels = rows.argmax(axis=-1)
+            labels = labels if outputs is None else np.array(outputs)[labels]
+            found.append((images[kept], labels[kept], model.predict_on_batch(images)[kept]))
+        images, labels, logits = map(np.concatenate, zip(*found, strict=True))
+        predictions = logits.argmax(axis=-1)
+        chosen = _chosen(labels, predictions)
+        return {
+            "labels": labels,
+            "predictions": predictions,
+            "chosen": chosen,
+            "images": np.rint((images[chosen] + 1) * 127.5).clip(0, 255).astype(np.uint8),
+            "attention": look(images[chosen]) if look and len(chosen) else np.zeros(0),
+        }
+
+    def page_content(self, arrays, class_names):
+        if not len(arrays["labels"]):
+            return {}
+        # Only classes that occur: the matrix of all could be too large for the memory.
+        both = np.stack([arrays["labels"], arrays["predictions"]])
+        classes, places = np.unique(both, return_inverse=True)
+        labels, predictions = places.reshape(both.shape)
+        names = [class_names[each] if class_names else str(each) for each in classes]
+        confusion = np.zeros((len(classes), len(classes)), np.int64)
+        np.add.at(confusion, (labels, predictions), 1)
+        chosen, images, attention = (arrays[key] for key in ("chosen", "images", "attention"))
+        attention = attention if len(attention) else [None] * len(chosen)
+        examples = [*zip(images, labels[chosen], predictions[chosen], attention, strict=True)]
+        return {"confusion": confusion, "names": names, "examples": examples}
+
+
+def _chosen(labels, predictions):
+    """Returns which images are shown: some mistakes, then one of each class."""
+    wrong = np.flatnonzero(labels != predictions)[:_MAX_MISTAKES]
+    right = np.flatnonzero(labels == predictions)
+    _, first = np.unique(labels[right], return_index=True)
+    return np.concatenate([wrong, right[first]])[:_MAX_EXAMPLES].astype(int)
+
+
+def counted_sums(logits: Tensor, labels: Tensor, mask: Tensor, loss: keras.losses.Loss) -> Tensor:
+    """Returns (4,) float32: sums of loss, top-1 hits and top-5 hits of the images that count.
+
+    And their number: those that have a label and are no padding.
+
+    Args:
+        logits: (batch, classes) float32. A row with a NaN is no hit.
+        labels: (batch, classes) floats, positive at each label of the image.
+        mask: (batch,) float32, 0 for images that only pad the batch.
+        loss: of `keras_vit.losses`.
+    """
+    from keras import ops
+
+    is_label = ops.cast(labels > 0, "float32")
+    counted = mask * ops.max(is_label, axis=-1)
+    _, best = ops.top_k(logits, k=min(5, logits.shape[-1]))
+    known = ops.logical_not(ops.any(ops.isnan(logits), axis=-1, keepdims=True))
+    hits = ops.where(known, ops.take_along_axis(is_label, best, axis=-1), 0.0)
+    losses = ops.where(counted > 0, loss.call(labels, logits), 0.0)
+    return ops.stack(
+        [
+            ops.sum(losses),
+            ops.sum(counted * hits[:, 0]),
+            ops.sum(counted * ops.max(hits, axis=-1)),
+            ops.sum(counted),
+        ]
+    )

@@ -52,7 +52,7 @@ setup(
     ],
     package_dir={f"keras_vit.{top}": top for top in LINKED},
     package_data={"": ["py.typed", "imagenet_classes.txt", "page/*"]},
-    entry_points={"console_scripts": ["keras-vit = keras_vit.export.__main__:script"]},
+    entry_points={"console_scripts": ["keras-vit = keras_vit.__main__:script"]},
     install_requires=[
         "absl-py",
         "ai-edge-litert>=2.0,<3",

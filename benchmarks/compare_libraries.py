@@ -1,5 +1,10 @@
-"""This package's Vision Transformer against those of other libraries."""
+"""Inference or a training step of this package's Vision Transformer, against other libraries.
 
+Measures a Vision Transformer of this package and of others, each in a process of its own, one at a
+time, in interleaved rounds. Prints Markdown.
+"""
+
+import argparse
 import dataclasses
 import functools
 import importlib
@@ -8,17 +13,17 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from statistics import median
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from benchmarks.harness import interleaved
+from benchmarks.harness.options import add_shared, one_of
 from benchmarks.harness.process import ProcessError
 from benchmarks.harness.report import machine, show
-from benchmarks.libraries import INSTALL, LIBRARIES, PRECISIONS, Case, Mode, Precision, missing
+from benchmarks.libraries import INSTALL, LIBRARIES, PRECISIONS, Case, Mode, missing
+from keras_vit.training.command_line.options import CommandParser, list_of
 from keras_vit.training.errors import UsageError
+from keras_vit.variants import arguments_of
 
-Library = Literal[
-    "keras_vit", "keras_vit.flash_attention", "keras_vit.remat", "keras_hub", "timm", "jax"
-]
 SIZES = {"patch_size", "hidden_size", "mlp_dim", "num_heads", "num_layers"}
 WARM_UP_STEPS = 2
 
@@ -39,33 +44,29 @@ class Result(NamedTuple):
     memory: int
 
 
-def compare_libraries(
-    model: str = "ViT-B/16",
-    mode: Mode = "infer",
-    image_size: int = 224,
-    libraries: Sequence[Library] = ("keras_vit", "keras_hub", "timm", "jax"),
-    batch_size: Sequence[int] = (8,),
-    precision: Sequence[Precision] = PRECISIONS,
-    compile: Sequence[Literal["off", "on"]] = ("off", "on"),
-    alone: bool = False,
-    rounds: int = 7,
-    seconds: float = 1.0,
-    threads: int = 2,
-) -> None:
-    """Inference or a training step, against other libraries.
+def add_options(parser: CommandParser) -> None:
+    add_shared(parser, model="ViT-B/16")
+    text = "infer, or train: a training step"
+    parser.add_argument("--mode", choices=get_args(Mode), default="infer", help=text)
+    text = "keras_vit and others: keras_hub, timm, jax, the original's model in flax, "
+    text += "keras_vit.remat, and on JAX keras_vit.flash_attention"
+    several, default = list_of(one_of(*LIBRARIES)), ["keras_vit", "keras_hub", "timm", "jax"]
+    parser.add_argument("--libraries", type=several, default=default, help=text)
+    text = "images per step; of several, each library is shown at its best"
+    parser.add_argument("--batch_size", type=list_of(int), default=[8], help=text)
+    several = list_of(one_of(*PRECISIONS))
+    parser.add_argument("--precision", type=several, default=PRECISIONS)
+    text = "off, on: whether XLA (PyTorch: inductor) compiles; JAX always does"
+    several = list_of(one_of("off", "on"))
+    parser.add_argument("--compile", type=several, default=["off", "on"], help=text)
+    text = "hold one model in memory at a time, for GPUs; what takes too much is left out"
+    parser.add_argument("--alone", action="store_true", help=text)
+    add_shared(parser, image_size=224, rounds=7, seconds=1.0, threads=2)
 
-    Measures a Vision Transformer of this package and of others, each in a process of its own, one
-    at a time, in interleaved rounds. Prints Markdown.
 
-    Args:
-        libraries: keras_vit and others: keras_hub, timm, jax, the original's model in flax,
-            keras_vit.remat, and on JAX keras_vit.flash_attention.
-        batch_size: images per step; of several, each library is shown at its best.
-        compile: off, on: whether XLA (PyTorch: inductor) compiles; JAX always does.
-        alone: hold one model in memory at a time, for GPUs; what takes too much is left out.
-    """
-    from keras_vit.variants import arguments_of
-
+def run(options: argparse.Namespace) -> None:
+    model, mode, batch_size = options.model, options.mode, options.batch_size
+    image_size, libraries, threads = options.image_size, options.libraries, options.threads
     class_name, arguments = arguments_of(model)
     if class_name != "VisionTransformer" or set(arguments) != SIZES:
         raise UsageError(f"Expected a ViT that the other libraries have. Received: {model}")
@@ -80,20 +81,22 @@ def compare_libraries(
             "--libraries"
         )
     cases = []
-    for size, each, name in itertools.product(batch_size, precision, libraries):
+    for size, each, name in itertools.product(batch_size, options.precision, libraries):
         # XLA always compiles what JAX runs.
         by_jax = name == "jax" or (backend == "jax" and name != "timm")
         cases += [
             Case(name, arguments, mode, size, each, choice == "on")
-            for choice in (["on"] if by_jax else compile)
+            for choice in (["on"] if by_jax else options.compile)
         ]
     print(
         f"{model}, {mode}, batch {' or '.join(map(str, batch_size))}, {image_size} px; medians of "
-        f"{rounds} {'rounds' if alone else 'interleaved rounds'} of {seconds:g} s.\n"
+        f"{options.rounds} {'rounds' if options.alone else 'interleaved rounds'} of "
+        f"{options.seconds:g} s.\n"
         f"{machine(threads)}\n",
         flush=True,
     )
-    show(rows_of(at_best_batch(measure(cases, rounds, seconds, threads, alone))))
+    results = measure(cases, options.rounds, options.seconds, threads, options.alone)
+    show(rows_of(at_best_batch(results)))
 
 
 def measure(

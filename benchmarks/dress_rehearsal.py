@@ -1,5 +1,13 @@
-"""A training run of ImageNet's size, with small images."""
+"""A run of ImageNet's size, killed, resumed and evaluated.
 
+Writes 1,281,167 JPEGs of 32x32 pixels with 1,000 planted classes in 1,024 files as a TFDS set, and
+runs `pretrain.py` on it with a small model: the time until the first steps are done, the memory of
+the process, a SIGKILL in the third epoch, resumption, evaluation on 50,000 images, and the speed
+beside that of the same model on images that the system holds in memory. `--part=50` is a fiftieth,
+`--epochs=0` writes the set.
+"""
+
+import argparse
 import functools
 import io
 import pathlib
@@ -11,8 +19,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from benchmarks.harness.options import add_shared
 from benchmarks.harness.report import machine
 from keras_vit.export.verification.subprocesses import peak_memory
+from keras_vit.training.command_line.options import CommandParser
 from keras_vit.training.data import tfds_folder, write_prepared_datasets
 from keras_vit.training.errors import TrainingError
 from keras_vit.training.io.quiet_start import import_tensorflow
@@ -26,21 +36,17 @@ _CACHED = 20_000
 _PICTURES = 16
 
 
-def dress_rehearsal(directory: str, part: int = 1, epochs: int = 3, batch_size: int = 256) -> None:
-    """A run of ImageNet's size, killed, resumed and evaluated.
+def add_options(parser: CommandParser) -> None:
+    text = "for the data and the runs; kept"
+    parser.add_argument("--directory", required=True, help=text)
+    parser.add_argument("--part", type=int, default=1, help="divides images and files")
+    parser.add_argument("--epochs", type=int, default=3, help="of the run")
+    add_shared(parser, batch_size=256)
 
-    Writes 1,281,167 JPEGs of 32x32 pixels with 1,000 planted classes in 1,024 files as a TFDS set,
-    and runs `pretrain.py` on it with a small model: the time until the first steps are done, the
-    memory of the process, a SIGKILL in the third epoch, resumption, evaluation on 50,000 images,
-    and the speed beside that of the same model on images that the system holds in memory.
-    `--part=50` is a fiftieth, `--epochs=0` writes the set.
 
-    Args:
-        directory: for the data and the runs; kept.
-        part: divides images and files.
-        epochs: of the run.
-    """
-    for name, value in rehearse(pathlib.Path(directory), part, epochs, batch_size):
+def run(options: argparse.Namespace) -> None:
+    root, given = pathlib.Path(options.directory), (options.part, options.epochs)
+    for name, value in rehearse(root, *given, options.batch_size):
         print(f"| {name} | {value} |", flush=True)
     print(machine())
 

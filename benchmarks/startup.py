@@ -1,5 +1,9 @@
-"""Times everything before the first step, in new processes that have imported little else."""
+"""Time to import, build a model, load a checkpoint and begin a run, in new processes.
 
+Prints Markdown.
+"""
+
+import argparse
 import contextlib
 import os
 import pathlib
@@ -20,14 +24,15 @@ LABELS = {
 }
 
 
-def startup(model: str = "ViT-B/16", rounds: int = 7) -> None:
-    """Time to import, build a model, load a checkpoint and begin a run.
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", default="ViT-B/16", help="a name, for example ViT-Ti/16")
+    text = "new processes; medians over them are printed"
+    parser.add_argument("--rounds", type=int, default=7, help=text)
 
-    Prints Markdown.
 
-    Args:
-        rounds: new processes; medians over them are printed.
-    """
+def run(options: argparse.Namespace) -> None:
+    model, rounds = options.model, options.rounds
+    # Not at the top: the new processes import this file, and time imports.
     from benchmarks.harness.report import machine, show
     from keras_vit.training.io.progress_bar import track
 

@@ -1,16 +1,32 @@
-"""The training step, compiled ahead of time for TPUs."""
+"""The training step, compiled ahead of time for TPUs.
 
+The TPU compiler in libtpu compiles our step (dropout, clipping and the update of the weights
+included) for a topology, without any TPU at hand. That shows whether the step compiles for the
+chip, whether it fits its memory, and what its gradients' sums become. It does not show speed.
+
+`--engine jax` compiles the program that the JAX engine runs on that slice. `--engine
+tensorflow` compiles not the program that `TPUStrategy` traces, but the same step lowered by
+TensorFlow for one replica, with the all-reduces put in.
+
+`--against vit_jax` compiles the JAX engine's step without dropout, and that of the original's
+model in Flax beside it, data parallel.
+
+Needs `pip install jax==0.10.2 libtpu==0.0.52` (half a gigabyte), and for `--against` flax and
+optax.
+"""
+
+import argparse
 import itertools
 import math
 import pathlib
 import re
 import sys
 import tempfile
-from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from benchmarks.harness.process import Process, ProcessError
 from benchmarks.harness.report import show
+from keras_vit.training.command_line.options import CommandParser, list_of
 from keras_vit.training.errors import TrainingError
 from keras_vit.training.io.progress_bar import track
 from keras_vit.training.io.quiet_start import import_tensorflow
@@ -43,43 +59,30 @@ _REFUSAL = re.compile(
 )
 
 
-def tpu_compile(
-    engine: Literal["tensorflow", "jax"] = "tensorflow",
-    model: Sequence[str] = ("ViT-Ti/16",),
-    topology: Sequence[str] = ("v5e:2x2",),
-    batch_size: int = 128,
-    data: int = -1,
-    fsdp: int = 1,
-    remat: bool = False,
-    accumulation_steps: int = 1,
-    against: Literal["none", "vit_jax"] = "none",
-) -> None:
-    """The training step, compiled ahead of time for TPUs.
+def add_options(parser: CommandParser) -> None:
+    engines = ("tensorflow", "jax")
+    text = "whose step: tensorflow or jax"
+    parser.add_argument("--engine", choices=engines, default="tensorflow", help=text)
+    for name, default, text in (
+        ("--model", "ViT-Ti/16", "names, for example ViT-Ti/16"),
+        ("--topology", "v5e:2x2", "such as v5e:2x2 or v4:2x2x1"),
+    ):
+        parser.add_argument(name, type=list_of(str), default=[default], help=text)
+    for name, default, text in (
+        ("--batch_size", 128, "images per chip"),
+        ("--data", -1, "of jax: chips along this axis of the mesh; -1 takes what is left"),
+        ("--fsdp", 1, "of jax: the same of the other axis"),
+        ("--accumulation_steps", 1, "of jax: micro-batches per step"),
+    ):
+        parser.add_argument(name, type=int, default=default, help=text)
+    parser.add_argument("--remat", action="store_true", help="of jax: recompute activations")
+    text = "vit_jax: the original's step beside ours"
+    parser.add_argument("--against", choices=("none", "vit_jax"), default="none", help=text)
 
-    The TPU compiler in libtpu compiles our step (dropout, clipping and the update of the weights
-    included) for a topology, without any TPU at hand. That shows whether the step compiles for the
-    chip, whether it fits its memory, and what its gradients' sums become. It does not show speed.
 
-    `--engine jax` compiles the program that the JAX engine runs on that slice. `--engine
-    tensorflow` compiles not the program that `TPUStrategy` traces, but the same step lowered by
-    TensorFlow for one replica, with the all-reduces put in.
-
-    `--against vit_jax` compiles the JAX engine's step without dropout, and that of the original's
-    model in Flax beside it, data parallel.
-
-    Needs `pip install jax==0.10.2 libtpu==0.0.52` (half a gigabyte), and for `--against` flax and
-    optax.
-
-    Args:
-        engine: whose step: tensorflow or jax.
-        topology: such as v5e:2x2 or v4:2x2x1.
-        batch_size: images per chip.
-        data: of jax: chips along this axis of the mesh; -1 takes what is left.
-        fsdp: of jax: the same of the other axis.
-        remat: of jax: recompute activations.
-        accumulation_steps: of jax: micro-batches per step.
-        against: vit_jax: the original's step beside ours.
-    """
+def run(options: argparse.Namespace) -> None:
+    engine, against, batch_size = options.engine, options.against, options.batch_size
+    data, fsdp, accumulation_steps = options.data, options.fsdp, options.accumulation_steps
     programs = ["keras_vit"]
     dropout_rate = DROPOUT_RATE
     if against != "none":
@@ -89,7 +92,7 @@ def tpu_compile(
     if accumulation_steps > 1:
         images = f"{accumulation_steps} × {batch_size // accumulation_steps}"
     rows = []
-    cells = list(itertools.product(model, topology, programs))
+    cells = list(itertools.product(options.model, options.topology, programs))
     for name, slice_, program in track(cells, "compiling"):
         task = {"model": name, "topology": slice_, "images": batch_size}
         if program == against:
@@ -102,7 +105,7 @@ def tpu_compile(
                 **task,
                 mesh=[data, fsdp],
                 accumulation_steps=accumulation_steps,
-                remat=remat,
+                remat=options.remat,
                 dropout_rate=dropout_rate,
             )
         row = {
@@ -110,7 +113,7 @@ def tpu_compile(
             "topology": slice_,
             "program": program,
             "mesh": _mesh(data, fsdp, slice_),
-            "images per chip": images + ", remat" * remat,
+            "images per chip": images + ", remat" * options.remat,
             **_cells(found),
         }
         rows.append(row)

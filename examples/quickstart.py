@@ -26,7 +26,7 @@ def main():
 def quickstart(workdir, overrides):
     # The operations of so small a model are not worth dividing: two at a time train it faster.
     os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
-    from keras_vit.training.__main__ import main as train
+    from keras_vit.__main__ import main as train
 
     announce("Training a small Vision Transformer on 1,438 handwritten digits")
     status = train([f"--config={CONFIG}", f"--workdir={workdir}", *overrides])

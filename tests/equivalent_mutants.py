@@ -9,5 +9,8 @@ EQUIVALENT = {
         "export/tflite/flatbuffer_and_metadata.py",
         "builder.PrependUOffsetTRelativeSlot(position, offset, 0)",
     ): "the offset that is left out, and no offset is 0 or 1",
-    ("benchmarks/input.py", "for _ in range(WARM_UP_BATCHES):"): "what warms up changes times only",
+    (
+        "benchmarks/compare_pipelines.py",
+        "for _ in range(WARM_UP_BATCHES):",
+    ): "what warms up changes times only",
 }

@@ -31,8 +31,8 @@ from ..supported_models import activation_between, image_size, output_name
 from ..tflite.flatbuffer_and_metadata import TFLiteFile, metadata_of
 from ..tflite.to_tflite import MAIN, signatures
 from ..web.to_web import litert_js, write_page
+from . import NPZ, ONNX, RUNTIMES, SAVED_MODEL, TFLITE
 from .browser import chromium, served
-from .runtime_names import NPZ, ONNX, RUNTIMES, SAVED_MODEL, TFLITE
 from .subprocesses import run_compiled
 
 BATCH = 8

@@ -43,7 +43,7 @@ class Report:
         artifact: its path.
         kind: "hub", "npz", "onnx", or the quantization of a TFLite file, of which an ONNX file may
             have "float16"; key of `THRESHOLDS`.
-        runtime: what ran it, key of `export.verification.runtime_names.RUNTIMES`.
+        runtime: what ran it, key of `export.verification.RUNTIMES`.
         output: which was compared, "logits", "probabilities" or "representation".
         images: how many.
         max_error, mean_error: of the outputs, absolute.
@@ -221,7 +221,7 @@ def verify(
         labels: (n,) int classes, or (n, classes), positive at each label of the image, in the
             model's order, to compare accuracies, or None. An image without any label is not
             counted.
-        runtime: what runs it, key of `export.verification.runtime_names.RUNTIMES`:
+        runtime: what runs it, key of `export.verification.RUNTIMES`:
             for a .tflite file "interpreter", LiteRT's `CompiledModel` on this processor,
             "compiled", or on the GPU, "gpu", "openvino", "mediapipe", on pixels rounded to
             bytes, and LiteRT.js in Chromium, "browser", or on the GPU, "browser-gpu". None

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks import errors_of_families_in_runtimes, figure_11_and_table_6, input, tpu_compile
+from benchmarks import compare_pipelines, errors_in_runtimes, figure_11_throughput, tpu_compile
 from benchmarks.__main__ import main
 from benchmarks.compare_libraries import Result, at_best_batch, rows_of
-from benchmarks.figure_11_and_table_6 import Measurement, search
+from benchmarks.figure_11_throughput import Measurement, search
 from benchmarks.harness.process import ProcessError
 from benchmarks.libraries import Case
 from keras_vit.export.errors import RuntimeMissing
@@ -25,7 +25,9 @@ def cells(capsys):
     return read
 
 
-PIPELINES = [(kind, name) for kind, makers in input.pipelines().items() for name in makers]
+PIPELINES = [
+    (kind, name) for kind, makers in compare_pipelines.pipelines().items() for name in makers
+]
 
 
 def result(library, per_image, precision="float32", batch_size=2, parameters=7):
@@ -60,7 +62,9 @@ def test_ratios_are_medians_within_rounds_to_our_fastest_way_at_the_best_batch()
 
 def test_ratios_of_pipelines_are_medians_within_rounds():
     seconds = dict.fromkeys(PIPELINES, [1.0] * 3) | {("training", "ours"): [2.0, 4.0, 1.6]}
-    (row,) = (row for row in input.rates(seconds) if row["pipeline"] == "training: ours")
+    (row,) = (
+        row for row in compare_pipelines.rates(seconds) if row["pipeline"] == "training: ours"
+    )
     assert list(row.values())[1:] == ["0", "0.50", "0.50", "0.38 to 0.56"]
 
 
@@ -70,7 +74,8 @@ def test_every_pipeline_is_compared(tmp_path, cells, capsys):
     for number in range(4):
         image = rng.integers(0, 256, (60, 80, 3)).astype(np.uint8)
         (tmp_path / f"{number}.JPEG").write_bytes(tf.io.encode_jpeg(image).numpy())
-    input.compare_pipelines(str(tmp_path), batch_size=4, batches=2, rounds=1)
+    words = ["--batch_size=4", "--batches=2", "--rounds=1"]
+    assert main(["compare_pipelines", f"--images={tmp_path}", *words]) == 0
     printed = capsys.readouterr().out
     assert "4 images, batches of 4, 224 pixels, 1 rounds" in printed
     _, _, *rows = cells(printed)
@@ -80,14 +85,14 @@ def test_every_pipeline_is_compared(tmp_path, cells, capsys):
     assert [row[0] for row in rates] == [": ".join(name) for name in PIPELINES]
     assert all(float(row[1]) > 0 for row in rates)
     # A row is compared with itself in its own column.
-    assert all(float(row[2]) == 1.0 for row in rates if row[0].endswith(input.FLOOR))
+    assert all(float(row[2]) == 1.0 for row in rates if row[0].endswith(compare_pipelines.FLOOR))
 
 
 @pytest.mark.long
 def test_cells_of_runtimes_are_errors_and_what_is_wrong_or_missing_is_told(
     monkeypatch, capsys, cells
 ):
-    command = ["runtimes", "--family=ViT*"]
+    command = ["errors_in_runtimes", "--family=ViT*"]
     for options, least, most, count in (
         (["--runtime=interpreter,compiled"], 0, 1e-5, 2),
         (["--runtime=interpreter", "--weights=float16"], 1e-5, 1e-2, 1),
@@ -104,7 +109,7 @@ def test_cells_of_runtimes_are_errors_and_what_is_wrong_or_missing_is_told(
         head.bias.assign(head.bias + 1)
         return verify(model, file, images, runtime=runtime, **kwargs)
 
-    monkeypatch.setattr(errors_of_families_in_runtimes, "verify", wrong)
+    monkeypatch.setattr(errors_in_runtimes, "verify", wrong)
     assert main([*command, "--runtime=interpreter,gpu"]) == 1
     output = capsys.readouterr().out
     ((_, cell),) = cells(output)[2:]
@@ -139,7 +144,7 @@ def test_throughputs_are_printed_and_drawn(tmp_path, monkeypatch, capsys, cells)
         process.__enter__.return_value = process
         return process
 
-    monkeypatch.setattr(figure_11_and_table_6, "Process", fake)
+    monkeypatch.setattr(figure_11_throughput, "Process", fake)
     file = tmp_path / "figure.png"
     words = ["--models=ViT-B/16,BiT-R50x1", "--image_sizes=32,64", "--max_batch=4"]
     words += ["--precision=bfloat16", f"--output={file}"]
@@ -158,13 +163,13 @@ def test_figure_has_a_line_for_each_model():
         Measurement("ViT-B/16", 384, 10.0, 4, 16, False),
         Measurement("ViT-H/14", 384, 0.0, 0, 0, True),
     ]
-    rates, batches = figure_11_and_table_6.draw(measurements, "title").axes
+    rates, batches = figure_11_throughput.draw(measurements, "title").axes
     assert rates.lines[0].get_xydata().tolist() == [[224, 50], [384, 10]]
     assert batches.lines[0].get_xydata().tolist() == [[224, 64], [384, 16]]
 
 
 def test_every_row_of_table_6_is_printed_with_our_count(cells):
-    figure_11_and_table_6.table_6_exaflops()
+    assert main(["table_6_exaflops"]) == 0
     rows = {(row[0], row[1]): row[2:] for row in cells()[2:]}
     assert len(rows) == 18
     assert rows["ViT-B/16", "7"] == ["85.8M", "17.56", "16.35", "223.5", "224", "-0.22%", ""]

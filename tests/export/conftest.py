@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 
-from benchmarks.errors_of_families_in_runtimes import with_noise
+from benchmarks.errors_in_runtimes import with_noise
 from keras_vit import export
 from keras_vit.export.errors import ExportError, RuntimeMissing
 from keras_vit.export.verification.browser import chromium

@@ -13,10 +13,10 @@ import tensorflow_hub as hub
 from ai_edge_litert.interpreter import Interpreter
 
 import keras_vit
-from keras_vit.export import __main__ as program
-from keras_vit.export import source_and_images
+from keras_vit.__main__ import main, script
+from keras_vit.export.command_line import export as export_command
 from keras_vit.export.errors import ExportError
-from keras_vit.export.source_and_images import load_images
+from keras_vit.export.images import load_images
 from keras_vit.export.tflite.quantization import QUANTIZATIONS
 from keras_vit.export.tflite.to_tflite import to_tflite
 from keras_vit.export.verification import verify_and_thresholds
@@ -29,7 +29,7 @@ PICTURES = np.random.default_rng(5).uniform(0, 1, (40, 16, 16, 3)).astype("float
 
 
 def run(*arguments):
-    return program.main([str(argument) for argument in arguments])
+    return main(["export", *map(str, arguments)])
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +67,9 @@ def data(model, tmp_path_factory):
 
 def test_help_is_quick_because_it_imports_nothing(run_command):
     code = """
-from keras_vit.export.__main__ import main
+from keras_vit.__main__ import main
 for words in ([], ["tflite"], ["verify"]):
-    try: code = main([*words, "--help"])
+    try: code = main(["export", *words, "--help"])
     except SystemExit as end: code = end.code
     print(sorted({"tensorflow", "keras", "numpy"} & set(sys.modules)), code)"""
     result = run_command(code, check=True)
@@ -113,7 +113,7 @@ def test_a_page_from_a_run_has_its_names_and_images(
     page = tmp_path / "page.html"
     options = ["--single-file", "--quantization=none", "--examples=2", "--title=Digits < 10"]
     read = Mock(side_effect=load_images)
-    monkeypatch.setattr(source_and_images, "load_images", read)
+    monkeypatch.setattr(export_command, "load_images", read)
     assert run("web", run_directory, f"--output={page}", *options) == 0
     read.assert_called_once()  # for the examples and for the verification
     out = capsys.readouterr().out
@@ -130,13 +130,13 @@ def test_images_of_a_run_calibrate_from_training_and_verify_from_evaluation(
     run_directory, monkeypatch
 ):
     read = Mock(side_effect=lambda *_, **options: ([options["split"]], None))
-    monkeypatch.setattr(source_and_images, "load_images", read)
+    monkeypatch.setattr(export_command, "load_images", read)
     defaults = {"calibration": None, "dataset": None, "split": None, "data_dir": None, "count": 9}
     defaults |= {"source": run_directory, "model": None, "num_classes": None, "image_size": None}
 
     def splits(**options):
         options = types.SimpleNamespace(**defaults | options)
-        export = source_and_images.Export(options)
+        export = export_command.Export(options)
         return export.calibration(["none", "int8"])[0], export.samples[0][0]
 
     assert splits() == ("train", "test")
@@ -252,7 +252,7 @@ def test_a_terminated_export_leaves_nothing(run_directory, tmp_path, monkeypatch
     assert signal.getsignal(signal.SIGTERM) is before
     try:
         with pytest.raises(SystemExit) as end:
-            program.script()
+            script()
     finally:
         signal.signal(signal.SIGTERM, before)
     assert end.value.code == 143

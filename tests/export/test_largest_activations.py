@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from benchmarks.errors_of_families_in_runtimes import small_model
+from benchmarks.errors_in_runtimes import small_model
 from keras_vit.export.largest_activations import largest_activations
 
 

@@ -3,8 +3,7 @@
 import pytest
 from etils import epath
 
-from keras_vit.export.__main__ import main as export
-from keras_vit.training.commands import evaluate, predict, report, train
+from keras_vit.__main__ import main
 from keras_vit.training.io import remote_stores
 from tests.odd_photos import CASES
 from tests.training.conftest import TINY
@@ -15,7 +14,7 @@ pytestmark = pytest.mark.long
 def trained(bucket):
     options = [f"--config={TINY}", f"--workdir={bucket}/run", f"--data_dir={bucket}/tfds"]
     steps = ["--config.total_steps=40", "--config.checkpoint_every_steps=20", "--config.report"]
-    return train.main([*options, *steps])
+    return main(["train", *options, *steps])
 
 
 @pytest.fixture(scope="module")
@@ -41,17 +40,17 @@ def test_the_run_is_in_the_store_and_the_same_command_finds_it_finished(run):
 
 def test_report_evaluation_and_predictions(run, capsys):
     (run / "report.html").unlink()
-    assert report.main([str(run)]) == 0
+    assert main(["report", str(run)]) == 0
     assert (run / "report.html").read_text().startswith("<!DOCTYPE html>")
     data = [f"--data_dir={run.parent}/tfds", "--dataset=digits"]
-    assert evaluate.main([str(run), *data, f"--output={run.parent}/scores"]) == 0
+    assert main(["evaluate", str(run), *data, f"--output={run.parent}/scores"]) == 0
     assert "top1" in (run.parent / "scores" / "metrics.json").read_text()
     photo = run.parent / "photos" / "a.png"
     photo.parent.mkdir(parents=True)
     photo.write_bytes(CASES["palette"][0])
     page = run.parent / "page.html"
     capsys.readouterr()
-    assert predict.main([str(run), str(photo), "--csv", f"--output={page}"]) == 0
+    assert main(["predict", str(run), str(photo), "--csv", f"--output={page}"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 6
     assert "a.png" in page.read_text()
 
@@ -61,5 +60,5 @@ def test_report_evaluation_and_predictions(run, capsys):
 )
 def test_exports_go_there_and_are_verified_from_there(run, command, name):
     artifact = run.parent / name
-    assert export([command, str(run), f"--output={artifact}", "--count=20"]) == 0
-    assert export(["verify", str(artifact), f"--against={run}", "--count=20"]) == 0
+    assert main(["export", command, str(run), f"--output={artifact}", "--count=20"]) == 0
+    assert main(["export", "verify", str(artifact), f"--against={run}", "--count=20"]) == 0

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from benchmarks.errors_of_families_in_runtimes import FAMILIES, small_model, with_noise
+from benchmarks.errors_in_runtimes import FAMILIES, small_model, with_noise
 from keras_vit import export
 from keras_vit.export.errors import RuntimeMissing
 from keras_vit.export.tflite.to_tflite import to_tflite_files

@@ -35,7 +35,7 @@ ENDS = {"slow": (0,), "kill": (0, -signal.SIGKILL), "fail": (0, 1, 2)}
 def train(request, faulty, tiny, tmp_path):
     if request.param == "jax":
         pytest.importorskip("jax", reason="make test-jax installs it")
-    used = ("commands.train", "io.quiet_start", "loop.trainer", f"engine.{request.param}")
+    used = ("command_line.run_command", "io.quiet_start", "loop.trainer", f"engine.{request.param}")
     # What a killed process compiled, the next one need not.
     environment = {
         "KERAS_BACKEND": request.param,
@@ -48,7 +48,7 @@ def train(request, faulty, tiny, tmp_path):
 
     def start(folder, fault="none", number=0):
         arguments = [f"--config={TINY}", f"--workdir={folder}", *options]
-        return run(folder, fault, number, "keras_vit.training.commands.train", arguments)
+        return run(folder, fault, number, "keras_vit.__main__", arguments)
 
     return start
 
@@ -123,12 +123,12 @@ def test_exports(some, name, faulty, request, tmp_path):
     source, target = tmp_path / "source.keras", tmp_path / "exports" / f"model.{name}"
     target.parent.mkdir()
     tiny_vit(num_layers=1).save(source)
-    used = ("__main__", "commands", "hub.to_hub", "tflite.to_tflite")
-    run = faulty({}, *(f"keras_vit.export.{module}" for module in used))
+    used = ("command_line.export", "hub.to_hub", "tflite.to_tflite")
+    run = faulty({}, "keras_vit.__main__", *(f"keras_vit.export.{module}" for module in used))
 
     def export(fault="none", number=0):
-        arguments = [name, str(source), f"--output={target}"]
-        return run(target.parent, fault, number, "keras_vit.export.__main__", arguments)
+        arguments = ["export", name, str(source), f"--output={target}"]
+        return run(target.parent, fault, number, "keras_vit.__main__", arguments)
 
     for _ in range(2):
         status, output = export()

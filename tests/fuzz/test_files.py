@@ -12,7 +12,7 @@ import keras_vit
 from keras_vit import export
 from keras_vit.export import labels_and_interface_json as texts_of_exports
 from keras_vit.export.hub import archives
-from keras_vit.export.source_and_images import load_images
+from keras_vit.export.images import load_images
 from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile
 from keras_vit.export.verification.runtimes import open_hub
 from keras_vit.prepare_photos import read_photo

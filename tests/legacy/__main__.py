@@ -37,7 +37,7 @@ def _export(directory):
     import keras
     import numpy as np
 
-    from benchmarks.errors_of_families_in_runtimes import with_noise
+    from benchmarks.errors_in_runtimes import with_noise
     from keras_vit import export
     from tests.tiny_vit import tiny_vit
 

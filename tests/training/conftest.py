@@ -59,7 +59,7 @@ def cluster():
 
 @pytest.fixture(scope="session")
 def bird_model(tmp_path_factory):
-    from benchmarks.errors_of_families_in_runtimes import with_noise
+    from benchmarks.errors_in_runtimes import with_noise
     from tests.tiny_vit import tiny_vit
 
     model = with_noise(tiny_vit(patch_size=8, num_classes=3))
@@ -156,7 +156,7 @@ def shallow(monkeypatch):
 
 @pytest.fixture
 def vit():
-    from benchmarks.errors_of_families_in_runtimes import with_noise
+    from benchmarks.errors_in_runtimes import with_noise
     from tests.tiny_vit import tiny_vit
 
     return with_noise(tiny_vit(patch_size=8, num_classes=3))

@@ -15,12 +15,13 @@ given again. The working directory gets results.csv, results.md, the figure, and
 for each cell and seed.
 """
 
-from ..command_options import list_of, whole
-from ..exit_status import command_main
+import argparse
+
+from ..command_line.options import CommandParser, list_of, whole
 from ..io.quiet_start import import_tensorflow
 
 
-def _add_options(parser):
+def add_options(parser: CommandParser) -> None:
     from ..configs.ablation import STUDIES
 
     parser.add_argument("study", choices=STUDIES)
@@ -34,7 +35,7 @@ def _add_options(parser):
     parser.add_argument("--few_shot_test_split", help="what is classified")
 
 
-def _run(options):
+def run(options: argparse.Namespace) -> None:
     from ..configs.ablation import FEW_SHOT, STUDIES
     from ..data import open_dataset
     from ..io.atomic import write_text
@@ -86,6 +87,3 @@ def _configs(study, options):
     varied = [key for key in keys if len({repr(config.get(key)) for config in flat}) > 1]
     refuse_chosen(options.overrides, "seed", *varied)
     return {cell: config_of(options, config) for cell, config in configs.items()}
-
-
-main = command_main("keras-vit ablation", __doc__, _add_options, _run)

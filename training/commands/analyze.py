@@ -14,14 +14,16 @@ Draws the paper's pictures of a model, and writes the numbers behind each as CSV
   keras-vit analyze ViT-B_16.npz --model=ViT-B/16 --images cat.jpg --output=analysis
 """
 
-from ..command_options import at_least_0, at_least_1, own_split
+import argparse
+
+from ..command_line.data_of_run import own_split
+from ..command_line.options import CommandParser, at_least_0, at_least_1
 from ..errors import UsageError
-from ..exit_status import command_main
 from ..io.paths import any_path
 from ..io.quiet_start import import_tensorflow
 
 
-def _add_options(parser):
+def add_options(parser: CommandParser) -> None:
     parser.add_source(exported=False)
     parser.add_argument("--images", nargs="+", default=[], help="image files, or folders of them")
     parser.add_dataset(several=False)
@@ -32,7 +34,7 @@ def _add_options(parser):
     parser.add_path("--output", "for pictures and tables", required=True)
 
 
-def _analyze(options):
+def run(options: argparse.Namespace) -> None:
     import_tensorflow()
     from ..evaluators.load_keras_model import load_model, require_ours
     from ..reporting.matplotlib_figures import write_analysis
@@ -71,6 +73,3 @@ def _images(options, preprocess):
     for batch in batches.as_numpy_iterator():
         return batch["image"]
     raise UsageError(f"Expected images in {split.text}. Received: none that can be read.")
-
-
-main = command_main("keras-vit analyze", __doc__, _add_options, _analyze)

@@ -7,14 +7,12 @@ they take at a rate that you know your hardware to sustain.
   keras-vit budget --teraflops=100
 """
 
+import argparse
 from collections.abc import Sequence
 
-from keras_vit.analysis import costs
-
 from .. import paper_tables
-from ..command_options import above_0, list_of
+from ..command_line.options import CommandParser, above_0, list_of
 from ..data import known_datasets
-from ..exit_status import command_main
 from ..io.printed_table import Table
 from ..io.quiet_start import import_tensorflow
 
@@ -28,7 +26,7 @@ _TITLES = {
 RUNS = 3
 
 
-def _add_options(parser):
+def add_options(parser: CommandParser) -> None:
     text = "10^12 operations per second that training sustains, on all devices together"
     parser.add_argument("--teraflops", type=above_0, default=100.0, help=text)
     models = ["ViT-B/32", "ViT-B/16", "ViT-L/32", "ViT-L/16", "ViT-H/14"]
@@ -36,7 +34,7 @@ def _add_options(parser):
     parser.add_argument("--models", type=list_of(str), default=models, help=text)
 
 
-def _print(options):
+def run(options: argparse.Namespace) -> None:
     import_tensorflow()
     print(experiment_table(options.models, options.teraflops).markdown(), end="")
 
@@ -74,6 +72,8 @@ def _pre_training(model, upstream, teraflops):
 
 
 def _cell(model, size, images, teraflops):
+    from keras_vit.analysis import costs
+
     exaflops = costs(model, image_size=size).exaflops(images)
     hours = exaflops * 1e18 / (teraflops * 1e12) / 3600
     return f"{_rounded(exaflops)} ({_rounded(hours)} h)"
@@ -82,6 +82,3 @@ def _cell(model, size, images, teraflops):
 def _rounded(value):
     """Three significant digits, without an exponent."""
     return f"{float(f'{value:.3g}'):,.12g}"
-
-
-main = command_main("keras-vit budget", __doc__, _add_options, _print)

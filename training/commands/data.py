@@ -1,17 +1,15 @@
 """`keras-vit data`: lists, checks, prepares and indexes data sets."""
 
+import argparse
 import contextlib
 from collections import Counter
 
-from keras_vit.prepare_photos import is_of_16_bits
-
-from ..command_options import at_least_1
+from ..command_line.options import CommandParser, at_least_1
 from ..data import open_dataset, tfds_folder
 from ..data.known_datasets import DATASETS
 from ..data.splits import HELD_OUT_FIFTH
 from ..data.write_prepared_datasets import prepare, prepare_photos
 from ..errors import UsageError, first_line
-from ..exit_status import command_main
 from ..io.image_listing import spread
 from ..io.printed_table import Table
 from ..io.progress_bar import track
@@ -71,6 +69,8 @@ def _decode(dataset, chosen):
     """Returns the labels of the images (split, index), and sentences on what is wrong with them."""
     # Imported here, so that missing data is reported without waiting for TensorFlow.
     tf = import_tensorflow()
+    from keras_vit.prepare_photos import is_of_16_bits
+
     labels, unreadable, dark = set(), [], []
     decode = dataset.split(chosen[0][0]).preprocess("decode")
     for name, index in track(chosen, "decoding"):
@@ -152,18 +152,18 @@ def _state(spec, data_dir):
     return found.name if found else "-"
 
 
-def _add_options(parser):
+def add_options(parser: CommandParser) -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     bucket = "write beside the files of a set in a bucket where their records begin"
     check = "verify a prepared copy: sizes, classes, and up to 100 images decoded"
-    for command, run, text in (
+    for command, action, text in (
         ("list", _list, "show the table of data sets and what is prepared"),
         ("check", _check, check),
         ("prepare", _prepare, "download and write a data set"),
         ("index", _index, bucket),
     ):
-        sub = commands.add_parser(command, help=text, description=text)
-        sub.set_defaults(run=run)
+        sub = commands.add_parser(command, help=text, description=text, stores=parser.stores)
+        sub.set_defaults(action=action)
         if command != "list":
             sub.add_argument("name", help="such as cifar10, vtab/dtd or tfds:name/config")
         sub.add_data_dir()
@@ -180,10 +180,7 @@ def _add_options(parser):
             sub.add_argument("--num_shards", metavar="N", type=at_least_1, help=text)
 
 
-def _run(options):
+def run(options: argparse.Namespace) -> int:
     settings = vars(options)
     del settings["command"]
-    return settings.pop("run")(**settings)
-
-
-main = command_main("keras-vit data", __doc__, _add_options, _run)
+    return settings.pop("action")(**settings)

@@ -16,12 +16,13 @@ also stands for its ReaL labels and for ImageNet-V2, where they are prepared.
   keras-vit evaluate imagenet2012 --weights=augreg/B_16-imagenet2012 --data_dir=DIR
 """
 
+import argparse
 import json
 import logging
 
-from ..command_options import own_split
+from ..command_line.data_of_run import own_split
+from ..command_line.options import CommandParser
 from ..errors import UsageError
-from ..exit_status import command_main
 from ..io.atomic import write_text
 from ..io.printed_table import Table
 from ..io.progress_bar import track
@@ -30,7 +31,7 @@ from ..io.quiet_start import import_tensorflow
 logger = logging.getLogger("keras_vit")
 
 
-def _add_options(parser):
+def add_options(parser: CommandParser) -> None:
     parser.add_source()
     parser.add_dataset()
     text = "published checkpoint to compare with its published score"
@@ -45,7 +46,7 @@ def _add_options(parser):
     parser.add_path("--output", "for metrics.json, and per_class.csv and confusion.csv by data set")
 
 
-def _evaluate(options):
+def run(options: argparse.Namespace) -> None:
     if options.index and not options.weights:
         raise UsageError("Expected --weights=NAME with --index.")
     import_tensorflow()
@@ -166,6 +167,3 @@ def _write(results, options):
         write_text(folder / "confusion.csv", Table(("label", *names), matrix).csv())
     text = json.dumps(results, indent=2, sort_keys=True) + "\n"
     write_text(options.output / "metrics.json", text)
-
-
-main = command_main("keras-vit evaluate", __doc__, _add_options, _evaluate)

@@ -10,12 +10,14 @@ computed once for each model, data set and preprocessing, and kept on disk.
 Without --dataset, a run is scored on its own data: its training split and what it held out.
 """
 
-from ..command_options import at_least_0, at_least_1, list_of, own_data, whole
-from ..exit_status import command_main
+import argparse
+
+from ..command_line.data_of_run import own_data
+from ..command_line.options import CommandParser, at_least_0, at_least_1, list_of, whole
 from ..io.quiet_start import import_tensorflow
 
 
-def _add_options(parser):
+def add_options(parser: CommandParser) -> None:
     parser.add_source()
     parser.add_dataset()
     text = "where examples are chosen; default train, or the run's"
@@ -30,7 +32,7 @@ def _add_options(parser):
     parser.add_argument("--layer", help="output of the model; default its representation")
     text = "also evaluate raw pixels (32x32) and the architecture of a run without training"
     parser.add_argument("--baselines", action="store_true", help=text)
-    parser.add_path("--cache_dir", "where features are kept; default ~/.cache/keras-vit")
+    parser.add_path("--cache_dir", "where features are kept; default ~/.cache/keras-vit", "change")
     parser.add_path("--output", "for few_shot.md and few_shot.csv")
 
 
@@ -45,7 +47,7 @@ def _penalties(text):
 _penalties.__name__ = "penalty"
 
 
-def _evaluate(options):
+def run(options: argparse.Namespace) -> None:
     import_tensorflow()
     from ..data.opened_dataset import warn_of_trained
     from ..evaluators import features_and_logits, few_shot
@@ -101,6 +103,3 @@ def _tasks(options):
         datasets, usual = [dataset], (config["train_split"], config["eval_split"])
     splits = [a or b for a, b in zip(given, usual, strict=True)]
     return [open_task(dataset, *splits) for dataset in datasets]
-
-
-main = command_main("keras-vit few_shot", __doc__, _add_options, _evaluate)

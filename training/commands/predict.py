@@ -19,15 +19,16 @@ same command goes on.
   keras-vit predict runs/birds photos/ --shards=predictions --cluster=10.0.0.1:6379
 """
 
+import argparse
 import json
 import logging
 import os
 import pathlib
 from collections.abc import Iterable
 
-from ..command_options import at_least_0, at_least_1, own_data, own_split
+from ..command_line.data_of_run import own_data, own_split
+from ..command_line.options import CommandParser, at_least_0, at_least_1
 from ..errors import TrainingError, UsageError
-from ..exit_status import command_main
 from ..io.atomic import write_text
 from ..io.image_listing import EXTENSIONS, list_images
 from ..io.paths import absolute_path, any_path, read_lines
@@ -40,10 +41,17 @@ logger = logging.getLogger("keras_vit")
 COLUMNS = ("file", "rank", "class", "probability")
 
 
-def _add_options(parser):
-    parser.add_source()
+def _store(options):
+    # What is predicted in shards is too large to fetch, and other machines read it.
+    return "keep" if options.shards else ""
+
+
+def add_options(parser: CommandParser) -> None:
+    parser.add_source(store=_store)
     text = "image file, or folder of them"
-    photos = parser.add_argument("photos", metavar="PHOTO", nargs="+", type=any_path, help=text)
+    photos = parser.add_argument(
+        "photos", metavar="PHOTO", nargs="+", type=any_path, store=_store, help=text
+    )
     # A data set may stand in their place; without any, "*" would have them before all options.
     photos.required = False
     text = "of a checkpoint's head"
@@ -53,10 +61,12 @@ def _add_options(parser):
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--json", action="store_true", help="print JSON instead of a table")
     shown.add_argument("--csv", action="store_true", help="print CSV instead of a table")
-    parser.add_argument("--output", metavar="FILE", type=any_path, help="also write a page of HTML")
+    text = "also write a page of HTML"
+    parser.add_argument("--output", metavar="FILE", type=any_path, store="write", help=text)
     sharded = parser.add_argument_group("of many images")
     text = "write Parquet files there, and no table"
     sharded.add_argument("--shards", metavar="DIR", type=any_path, help=text)
+    parser.stores |= {"shards": "keep", "dataset": "keep"}
     text = "of a file; default 1000"
     sharded.add_argument("--shard_size", type=at_least_1, default=1_000, help=text)
     text = "write what the head is put on too, at the price of a second pass"
@@ -120,7 +130,7 @@ def _choose_own_data(options):
         options.photos = [photo_path(split.dataset.place, photo.path) for photo in split.photos]
 
 
-def _predict(options):
+def run(options: argparse.Namespace) -> None:
     _check(options)
     tensorflow = import_tensorflow()
     if options.cluster:
@@ -218,6 +228,3 @@ def _write_shards(options, predictor):
     print(f"Shards in {options.shards}: {len(shards)} written, {there} there already.")
     if unreadable:
         logger.warning("%d images cannot be read: the column `error` says why.", unreadable)
-
-
-main = command_main("keras-vit predict", __doc__, _add_options, _predict)

@@ -6,20 +6,19 @@ matrix, examples with attention, and configuration. Training writes it by itself
   keras-vit report runs/quickstart
 """
 
-from ..exit_status import command_main
+import argparse
+
+from ..command_line.options import CommandParser
 from ..io.quiet_start import import_tensorflow
 
 
-def _add_options(parser):
-    parser.add_argument("run", metavar="RUN", help="run directory")
+def add_options(parser: CommandParser) -> None:
+    parser.add_argument("run", metavar="RUN", store="change", help="run directory")
     parser.add_data_dir()
 
 
-def _report(options):
+def run(options: argparse.Namespace) -> None:
     import_tensorflow()
     from ..reporting.collect_run_results import report_run
 
     print(f"Written to {report_run(options.run, data_dir=options.data_dir)}")
-
-
-main = command_main("keras-vit report", __doc__, _add_options, _report)

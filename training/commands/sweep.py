@@ -12,12 +12,13 @@ The working directory gets sweep.md, sweep.csv and sweep.png, and a run director
 seed.
 """
 
-from ..command_options import above_0, list_of, number, whole
-from ..exit_status import command_main
+import argparse
+
+from ..command_line.options import CommandParser, above_0, list_of, number, whole
 from ..io.quiet_start import import_tensorflow
 
 
-def _add_options(parser):
+def add_options(parser: CommandParser) -> None:
     parser.add_run()
     text = "learning rates; default those of Table 4 for the data set, or for CIFAR"
     parser.add_argument("--rates", type=list_of(above_0), help=text)
@@ -27,7 +28,7 @@ def _add_options(parser):
     parser.add_argument("--development", type=share, default=0.1, help=text)
 
 
-def _sweep(options):
+def run(options: argparse.Namespace) -> None:
     from ..config.overrides import config_of
     from ..configs.finetune import row_of_table_4
     from ..data import open_dataset
@@ -64,6 +65,3 @@ def _sweep(options):
     learning_rate_sweep.write_sweep(found, table, options.workdir)
     table.show()
     print(f"Written to {options.workdir}: sweep.md, sweep.csv, sweep.png")
-
-
-main = command_main("keras-vit sweep", __doc__, _add_options, _sweep)

@@ -12,15 +12,17 @@ The run directory gets config.json, metrics.csv, checkpoints/, model.keras, repo
 program that `pip install tensorboard` brings, tensorboard/.
 """
 
-from ..exit_status import command_main
+import argparse
+
+from ..command_line.options import CommandParser
 from ..io.quiet_start import import_tensorflow
 
 
-def _add_options(parser):
+def add_options(parser: CommandParser) -> None:
     parser.add_run()
 
 
-def _train(options):
+def run(options: argparse.Namespace) -> None:
     from ..config.overrides import config_of
 
     config = config_of(options)
@@ -30,6 +32,3 @@ def _train(options):
     trainer.train(config, options.workdir)
     page = f", its page in {options.workdir}/report.html" if config.report else ""
     print(f"The model is in {options.workdir}/model.keras{page}")
-
-
-main = command_main("keras-vit train", __doc__, _add_options, _train)

@@ -13,17 +13,19 @@ gets vtab.md, vtab.csv, vtab.png, and for each task its run directories and the 
 training examples.
 """
 
-from ..command_options import above_0, at_least_1, list_of, whole
+import argparse
+
+from ..command_line.options import CommandParser, above_0, at_least_1, list_of, whole
 from ..data import open_dataset
 from ..data.known_datasets import TASKS
 from ..data.tfds_folder import NotPreparedError
 from ..errors import UsageError
-from ..exit_status import command_main
 from ..io.quiet_start import import_tensorflow
 
 
-def _add_options(parser):
-    parser.add_source(exported=False)
+def add_options(parser: CommandParser) -> None:
+    # Configs name it, and must be the same when a run is resumed.
+    parser.add_source(exported=False, store="keep")
     parser.add_run(config=False)
     text = "names, separated by commas; default all 19"
     parser.add_argument("--tasks", type=list_of(str), help=text)
@@ -37,7 +39,7 @@ def _add_options(parser):
     parser.add_argument("--skip_missing", action="store_true", help=text)
 
 
-def _vtab(options):
+def run(options: argparse.Namespace) -> None:
     from ..paper_tables import TABLE_4
     from ..protocols.train_unless_finished import refuse_chosen
 
@@ -102,6 +104,3 @@ def _config(options, task):
     config = finetune.get_config(",".join(parts))
     config.checkpoint = options.source
     return config_of(options, config)
-
-
-main = command_main("keras-vit vtab", __doc__, _add_options, _vtab)

@@ -11,7 +11,7 @@ import io
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from keras_vit.hidden_folder import scratch_folder
@@ -28,13 +28,9 @@ _CHUNK = 16 * 2**20
 # them are whole: these are sent last and removed first.
 _MANIFESTS = ("manifest.json", "saved_model.pb", "dataset_info.json")
 
-# Options that a command writes, those that it reads and writes, and those opened where they are.
-_WRITTEN = ("output", "json")
-_CHANGED = ("run", "cache_dir")
-_LEFT = ("workdir", "data_dir", "dataset", "config", "overrides", "shards")
-# Options that another one leaves where they are as well: configs name the source, and must be the
-# same when a run is resumed; what is predicted in shards is too large, and other machines read it.
-_LEFT_WITH = {"workdir": ("source",), "shards": ("source", "photos")}
+# What a command does with the path of an option: "" reads it, "write", "change" reads and writes,
+# "keep" opens it where it is. Or a function of the options that tells.
+Store = str | Callable[[argparse.Namespace], str]
 # The large files of a run, which resumption alone needs.
 _SKIPPED = ("checkpoints/", "tensorboard/")
 
@@ -169,18 +165,19 @@ def fetched(address: "epath.Path", skip: tuple[str, ...] = ()) -> Iterator[pathl
 
 
 @contextlib.contextmanager
-def local_options(options: argparse.Namespace) -> Iterator[None]:
+def local_options(options: argparse.Namespace, stores: Mapping[str, Store]) -> Iterator[None]:
     """Lets a command's options name, within the context, local copies of what is in a store.
 
     What the command reads is fetched first; what it wrote is sent at the end, unless it failed.
+    `stores` are {option: "write", "change" or "keep"}; it reads the others.
     """
     before = dict(vars(options))
-    left = {*_LEFT}
-    for option, others in _LEFT_WITH.items():
-        left.update(others if before.get(option) else ())
     with contextlib.ExitStack() as stack:
-        for name in before.keys() - left:
-            setattr(options, name, _local(stack, name, before[name]))
+        for name, value in before.items():
+            store = stores.get(name, "")
+            store = store if isinstance(store, str) else store(options)
+            if store != "keep":
+                setattr(options, name, _local(stack, store, value))
         try:
             yield
         finally:
@@ -197,15 +194,15 @@ def local_file(name: str | os.PathLike) -> Iterator[str]:
         yield str(_local(stack, "", name))
 
 
-def _local(stack: contextlib.ExitStack, name: str, value: Any) -> Any:
+def _local(stack: contextlib.ExitStack, store: str, value: Any) -> Any:
     if isinstance(value, list):
-        return [_local(stack, name, one) for one in value]
+        return [_local(stack, store, one) for one in value]
     if not isinstance(value, (str, os.PathLike)) or not is_remote(value):
         return value
     address = any_path(value)
-    if name in _WRITTEN:
+    if store == "write":
         return stack.enter_context(sent(address))
-    copied = synchronized if name in _CHANGED else fetched
+    copied = synchronized if store == "change" else fetched
     return stack.enter_context(copied(address, _SKIPPED))
 
 

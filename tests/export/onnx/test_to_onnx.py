@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_vit import export
-from keras_vit.export.__main__ import main
+from keras_vit.__main__ import main
 from keras_vit.export.errors import ExportError, RuntimeMissing
 from tests.export.conftest import answer, verify
 from tests.tiny_vit import tiny_vit
@@ -83,7 +83,7 @@ def test_the_command(tiny, images, tmp_path, capsys, caplog):
     np.savez(tmp_path / "images.npz", images=images)
     paths = [str(tmp_path / "m.keras"), f"--output={tmp_path / 'm.onnx'}"]
     options = ["--float16", "--module_output=representation", f"--data={tmp_path / 'images.npz'}"]
-    assert main(["onnx", *paths, *options]) == 0
+    assert main(["export", "onnx", *paths, *options]) == 0
     shown = capsys.readouterr().out
     assert "m.onnx (float16)" in shown and "largest error of representation" in shown
     assert "Gemm" not in caplog.text  # a warning of the converter

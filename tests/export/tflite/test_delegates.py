@@ -2,7 +2,7 @@ import keras
 import numpy as np
 import pytest
 
-from benchmarks.errors_of_families_in_runtimes import with_noise
+from benchmarks.errors_in_runtimes import with_noise
 from keras_vit import export
 from keras_vit.export.errors import ExportError
 from keras_vit.export.tflite import flatbuffer_and_metadata as files

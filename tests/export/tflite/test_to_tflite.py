@@ -8,7 +8,7 @@ from ai_edge_litert.compiled_model import CompiledModel
 from ai_edge_litert.interpreter import Interpreter
 
 import keras_vit
-from benchmarks.errors_of_families_in_runtimes import with_noise
+from benchmarks.errors_in_runtimes import with_noise
 from keras_vit import export
 from keras_vit.export.errors import ExportError
 from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile, schema

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.training.commands import analyze
+from keras_vit.__main__ import main
 from keras_vit.training.data.preprocessing.preprocess import read_images
 from tests.tiny_vit import tiny_vit
 from tests.training.data.helpers import write_photos
@@ -31,7 +31,7 @@ def test_numbers_are_those_of_the_functions(tmp_path, photos, capsys, monkeypatc
     (photos / "broken.png").write_bytes(b"no image")
     output = tmp_path / "analysis"
     arguments = [str(tmp_path), "--images", str(photos), "--output", str(output), "--shown=2"]
-    assert analyze.main(arguments) == 0
+    assert main(["analyze", *arguments]) == 0
     assert "Left out: " in (said := capsys.readouterr().err) and "broken.png" in said
     names = ("filters", "position_similarity", "rollout", "attention_distance")
     files = {f"{name}.{kind}" for name in names for kind in ("csv", "png")}
@@ -62,7 +62,7 @@ def test_images_of_a_data_set_and_what_a_model_lacks(data_dir, tmp_path, capsys)
     model.save(tmp_path / "axial.keras")
     arguments = [str(tmp_path / "axial.keras"), "--dataset=digits", "--count=2"]
     arguments += [f"--data_dir={data_dir}", f"--output={tmp_path / 'analysis'}"]
-    assert analyze.main(arguments) == 0
+    assert main(["analyze", *arguments]) == 0
     said = capsys.readouterr().out
     assert "Without rollout: axial attention" in said
     assert "Without position_similarity" in said
@@ -72,7 +72,7 @@ def test_images_of_a_data_set_and_what_a_model_lacks(data_dir, tmp_path, capsys)
 def test_a_masked_model_shows_its_predictions(tmp_path, photos):
     keras_vit.MaskedPatchPrediction(small(num_classes=None)).save(tmp_path / "masked.keras")
     arguments = [str(tmp_path / "masked.keras"), "--images", str(photos / "inner" / "1.png")]
-    assert analyze.main([*arguments, f"--output={tmp_path / 'analysis'}"]) == 0
+    assert main(["analyze", *arguments, f"--output={tmp_path / 'analysis'}"]) == 0
     rows = read_csv(tmp_path / "analysis" / "reconstruction.csv")
     assert len(rows) == len({row["patch"] for row in rows}) == 12
     np.testing.assert_allclose([float(row["loss"]) for row in rows], np.log(512), rtol=1e-5)
@@ -83,7 +83,7 @@ def test_a_checkpoint_with_its_models_name(shallow, tmp_path):
     keras_vit.save_checkpoint(model, tmp_path / "tiny.npz")
     output = tmp_path / "analysis"
     arguments = [str(tmp_path / "tiny.npz"), "--model=ViT-Ti/16", "--image_size=48"]
-    assert analyze.main([*arguments, f"--output={output}"]) == 0
+    assert main(["analyze", *arguments, f"--output={output}"]) == 0
     assert len(read_csv(output / "position_similarity.csv")) == 9 * 9
     assert not (output / "rollout.png").exists()
 
@@ -101,6 +101,6 @@ def test_mistakes_are_named_and_leave_nothing(tmp_path, capsys):
         ([model, "--images", broken, "--split=test"], "either --images"),
     ):
         arguments = [*map(str, arguments), f"--output={tmp_path / 'analysis'}"]
-        assert analyze.main(arguments) == 2
+        assert main(["analyze", *arguments]) == 2
         assert message in capsys.readouterr().err
         assert not (tmp_path / "analysis").exists()

@@ -9,11 +9,10 @@ import pytest
 import tensorflow_datasets as tfds
 
 import keras_vit
-from benchmarks.errors_of_families_in_runtimes import with_noise
+from benchmarks.errors_in_runtimes import with_noise
 from keras_vit import export
+from keras_vit.__main__ import main
 from keras_vit.training import data
-from keras_vit.training.commands import evaluate as command
-from keras_vit.training.commands import few_shot
 from keras_vit.training.data import known_datasets
 from keras_vit.training.data.tf_data_batches import eval_dataset
 from tests.tiny_vit import tiny_vit
@@ -31,7 +30,7 @@ def run(tmp_path):
 
 
 def metrics(folder, *arguments):
-    assert command.main([*map(str, arguments), f"--output={folder}"]) == 0
+    assert main(["evaluate", *map(str, arguments), f"--output={folder}"]) == 0
     (found,) = json.loads((folder / "metrics.json").read_text()).values()
     return found
 
@@ -60,7 +59,7 @@ def test_the_loss_is_the_models_unless_named(data_dir, tmp_path, capsys):
     assert "m.tflite in litert" in capsys.readouterr().out
     for runtime, message in (("onnx", "litert or openvino"), ("litert", "for runtime='litert'")):
         source = file if runtime == "onnx" else tmp_path / "softmax.keras"
-        assert command.main([str(source), *options, f"--runtime={runtime}"]) == 2
+        assert main(["evaluate", str(source), *options, f"--runtime={runtime}"]) == 2
         assert message in capsys.readouterr().err
 
 
@@ -86,13 +85,13 @@ def test_images_get_the_range_of_the_model_all_of_it_on_the_host(run, data_dir, 
     file = export.to_tflite(tiny_vit(image_size=8, num_classes=10), tmp_path / "m.tflite")
     options = ["--dataset=digits", f"--data_dir={data_dir}"]
     for source, wrong in ((file, "-1,1"), (run, "0,1")):
-        for main in (command.main, few_shot.main):
+        for command in ("evaluate", "few_shot"):
             preprocess = f"--preprocess=decode|resize(8)|value_range({wrong})"
-            assert main([str(source), *options, preprocess]) == 2
+            assert main([command, str(source), *options, preprocess]) == 2
             assert f"which maps them to [{wrong.replace(',', ', ')}]" in capsys.readouterr().err
     for source, option in ((file, "--image_size=9"), (run, "--model=Ti"), (run, "--layer=x")):
-        main = few_shot.main if "layer" in option else command.main
-        assert main([str(source), *options, option]) == 2
+        command = "few_shot" if "layer" in option else "evaluate"
+        assert main([command, str(source), *options, option]) == 2
     on_host, on_device = (
         metrics(tmp_path, run, *options, f"--preprocess=decode|resize(8){text}|value_range")
         for text in ("", "|to_uint8|on_device")
@@ -124,7 +123,7 @@ def test_classes_are_matched_by_name_and_mistakes_are_said(run, data_dir, tmp_pa
         (["runs/some"], "or --dataset=NAME. runs/some does not exist."),
         ([str(run), f"{data_set[0]},folder:{tmp_path}_two", data_set[1]], "differ by more than"),
     ):
-        assert command.main(arguments) == 2
+        assert main(["evaluate", *arguments]) == 2
         assert message in capsys.readouterr().err
 
 
@@ -139,7 +138,7 @@ def test_photos_that_cannot_be_read_are_left_out_and_named(run, data_dir, tmp_pa
     options += [dataset, f"--cache_dir={tmp_path / 'cache'}"]
     # A cache that left it out would leave it out for good, and in silence.
     for _ in range(2):
-        assert few_shot.main([str(run), *options]) == 0
+        assert main(["few_shot", str(run), *options]) == 0
         assert "Left out: 3/bad.png" in capsys.readouterr().err
 
 
@@ -184,7 +183,7 @@ def test_measured_published_and_difference(published, shallow, tmp_path, monkeyp
         monkeypatch.setitem(known_datasets.DATASETS, name, row)
 
     arguments = ["imagenet2012", f"--weights=augreg/{NAME}", f"--data_dir={tmp_path}"]
-    assert command.main([*arguments, f"--output={tmp_path / 'out'}"]) == 0
+    assert main(["evaluate", *arguments, f"--output={tmp_path / 'out'}"]) == 0
     printed, said = capsys.readouterr()
     assert "16 of the 16 images of imagenet2012_real have several labels" in said
     assert f"Accuracy of augreg/{NAME} at 224 pixels" in printed
@@ -205,5 +204,5 @@ def test_what_is_no_published_checkpoint(published, tmp_path, capsys):
         (["imagenet2012", "--index=other.csv"], "Expected --weights=NAME"),
         (["cifar10", weights, f"--data_dir={tmp_path}"], "data prepare cifar10"),
     ):
-        assert command.main(arguments) == 2
+        assert main(["evaluate", *arguments]) == 2
         assert message in capsys.readouterr().err

@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 
 import keras_vit
-from benchmarks.errors_of_families_in_runtimes import with_noise
+from benchmarks.errors_in_runtimes import with_noise
 from keras_vit import export
-from keras_vit.training.commands import predict
+from keras_vit.__main__ import main
 from tests.tiny_vit import tiny_vit
 from tests.training.data.helpers import write_photos
 from tests.training.runs import write_run_config
@@ -52,7 +52,7 @@ def photos(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["run", "m.keras", "module", "m.tflite", "probabilities.tflite"])
 def test_every_source_gives_the_models_answer(name, sources, photos, model, capsys):
-    assert predict.main([str(sources[name]), str(photos), "--json"]) == 0
+    assert main(["predict", str(sources[name]), str(photos), "--json"]) == 0
     found, files = json.loads(capsys.readouterr().out), sorted(photos.iterdir())
     assert [each["file"] for each in found] == list(map(str, files))
     for each, classes in zip(found, keras_vit.predict(model, files), strict=True):
@@ -71,7 +71,7 @@ def test_tables_pages_other_names_and_photos_that_cannot_be_read(sources, photos
     (folder / "1.png").write_bytes(b"no image")
     labels.write_text("uno\ndue <2>\n")
     options = [str(sources["run"]), str(folder), f"--output={page}"]
-    assert predict.main([*options, "--top=1", "--csv"]) == 0
+    assert main(["predict", *options, "--top=1", "--csv"]) == 0
     captured = capsys.readouterr()
     rows = list(csv.DictReader(io.StringIO(captured.out)))
     assert [row["file"] for row in rows] == [f"{folder}/{name}.png" for name in ("0", "\\xe9")]
@@ -82,7 +82,7 @@ def test_tables_pages_other_names_and_photos_that_cannot_be_read(sources, photos
     assert "\\xe9.png" in text and "http" not in text
 
     options = [str(sources["m.tflite"]), *options[1:], f"--labels={labels}"]
-    assert predict.main(options) == 0
+    assert main(["predict", *options]) == 0
     assert "due <2>" in capsys.readouterr().out
     text = page.read_text()
     assert 'alt="attention of' not in text and "due &lt;2&gt;" in text and "<2>" not in text
@@ -116,7 +116,7 @@ def test_bad_use_is_one_line(sources, photos, tmp_path, capsys):
         ([run, photos, "--cluster=local"], "Expected --shards=DIR"),
         ([run, photos, "--shards=x", "--csv"], "without --output, --json and --csv"),
     ):
-        assert predict.main(list(map(str, arguments))) == 2, arguments
+        assert main(["predict", *map(str, arguments)]) == 2, arguments
         error = capsys.readouterr().err
         assert message in error and error.startswith("error: ") and error.count("\n") == 1, error
 
@@ -127,5 +127,5 @@ def test_a_model_without_a_head_is_refused(photos, tmp_path, capsys):
     export.to_hub(features, tmp_path / "module")
     export.to_tflite(features, tmp_path / "features.tflite")
     for name in ("features.keras", "module", "features.tflite"):
-        assert predict.main([str(tmp_path / name), str(photos)]) == 2, name
+        assert main(["predict", str(tmp_path / name), str(photos)]) == 2, name
         assert "Expected a model with a head" in capsys.readouterr().err

@@ -5,8 +5,8 @@ import pytest
 from etils import epath
 
 import keras_vit
+from keras_vit.__main__ import main
 from keras_vit.training import paper_tables
-from keras_vit.training.commands import train
 from keras_vit.training.config.overrides import load_config
 from keras_vit.training.config.schema import DEFAULTS, complete, derive_steps, flatten
 from keras_vit.training.configs import finetune, own_photos, pretrain
@@ -186,7 +186,7 @@ def test_a_failing_store_is_named_once(ram, failing_store, monkeypatch, tmp_path
     bucket, fail = ram(), mock.Mock(side_effect=OSError("no route to host"))
     monkeypatch.setattr(failing_store, "exists", fail, raising=False)
     monkeypatch.setattr(failing_store, "isdir", fail, raising=False)
-    assert train.main([f"--config={config.format(bucket)}", f"--workdir={tmp_path}"]) == 1
+    assert main(["train", f"--config={config.format(bucket)}", f"--workdir={tmp_path}"]) == 1
     (line,) = (each for each in capsys.readouterr().err.splitlines() if "error:" in each)
     assert line.startswith(f"error: {bucket}/") and line.count("cannot be read") == 1
 

@@ -11,8 +11,8 @@ from etils import epath
 from PIL import Image
 from sklearn.datasets import load_digits
 
+from keras_vit.__main__ import main
 from keras_vit.training import data
-from keras_vit.training.commands.data import main
 from keras_vit.training.data import known_datasets, records, write_prepared_datasets
 from keras_vit.training.data.splits import HELD_OUT_FIFTH
 from keras_vit.training.errors import UsageError
@@ -23,13 +23,13 @@ from tests.training.data.helpers import contents, error_line, ids, write_photos
 
 def test_list_and_check_say_what_there_is(data_dir, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
-    assert main(["list", f"--data_dir={data_dir}"]) == 0
+    assert main(["data", "list", f"--data_dir={data_dir}"]) == 0
     output = capsys.readouterr().out
     for name in known_datasets.DATASETS:
         assert name in output
     (digits,) = (line for line in output.splitlines() if line.lstrip("│ ").startswith("digits "))
     assert "1.0.0" in digits and output.count("1.0.0") == 1
-    assert main(["check", "digits", f"--data_dir={data_dir}"]) == 0
+    assert main(["data", "check", "digits", f"--data_dir={data_dir}"]) == 0
     output = capsys.readouterr().out
     assert "train: 1,438 examples" in output
     assert "10 classes, 10 of them among the images decoded" in output
@@ -41,7 +41,7 @@ def test_list_and_check_say_what_there_is(data_dir, tmp_path, capsys, monkeypatc
     damaged = "a/7.png", "b/59.png"
     for name in damaged:
         (tmp_path / "test" / name).write_bytes(b"no image")
-    assert main(["check", f"folder:{tmp_path}", "--all"]) == 1
+    assert main(["data", "check", f"folder:{tmp_path}", "--all"]) == 1
     output = capsys.readouterr().out
     assert "train: 0 examples" in output and "test: 120 examples" in output
     assert "118 of 120 images decoded: see above" in output and "not looked at" not in output
@@ -58,7 +58,7 @@ def test_check_counts_the_photos_of_each_class_and_those_held_out(tmp_path, caps
         ("whole", [["class", *HELD_OUT_FIFTH], ["ant", "8", "2"], ["bee", "12", "3"]]),
         ("split", [["class", "test", "train"], ["ant", "10", "2"], ["bee", "15", "2"]]),
     ):
-        assert main(["check", f"folder:{tmp_path / folder}"]) == 0
+        assert main(["data", "check", f"folder:{tmp_path / folder}"]) == 0
         lines = capsys.readouterr().out.splitlines()
         found = [[cell.strip() for cell in re.split("[│┃]", line.strip("│┃ "))] for line in lines]
         assert [row for row in found if len(row) == 3] == expected
@@ -96,7 +96,7 @@ def test_a_store_that_refuses_or_fails_is_one_line(
     for name in ("exists", "isdir", "listdir", "open", "stat"):
         monkeypatch.setattr(failing_store, name, mock.Mock(side_effect=error), raising=False)
     bucket = ram()
-    assert main([*words.format(bucket).split(), f"--data_dir={bucket}/tfds"]) == status
+    assert main(["data", *words.format(bucket).split(), f"--data_dir={bucket}/tfds"]) == status
     (line,) = (each for each in capsys.readouterr().err.splitlines() if "error:" in each)
     assert line.startswith(f"error: {bucket}/tfds") and advice in line
 
@@ -104,13 +104,13 @@ def test_a_store_that_refuses_or_fails_is_one_line(
 def test_an_index_is_written_beside_the_files_of_a_store(ram, capsys, monkeypatch):
     bucket = ram()
     expected = ids("digits", "train", bucket)
-    assert main(["index", "digits", f"--data_dir={bucket}"]) == 0
+    assert main(["data", "index", "digits", f"--data_dir={bucket}"]) == 0
     assert "index of 2 files of digits" in capsys.readouterr().out
     assert len(tf.io.gfile.glob(f"{bucket}/sklearn_digits/1.0.0/*.offsets.npy")) == 2
     monkeypatch.setattr(records, "_scan", None)
     assert ids("digits", "train", bucket) == expected
-    assert main(["check", "digits", f"--data_dir={bucket}"]) == 0
-    assert main(["index", "folder:photos"]) == 2
+    assert main(["data", "check", "digits", f"--data_dir={bucket}"]) == 0
+    assert main(["data", "index", "folder:photos"]) == 2
     assert "does not exist" in error_line(capsys)
 
 
@@ -123,7 +123,7 @@ def test_prepare_fails_at_once_without_a_network_or_beam(tmp_path, capsys, monke
         ("cifar10", "www.cs.toronto.edu cannot be reached"),
         ("vtab/resisc45", "extract NWPU-RESISC45.rar so that"),
     ):
-        assert main(["prepare", name, f"--data_dir={tmp_path}"]) == 1
+        assert main(["data", "prepare", name, f"--data_dir={tmp_path}"]) == 1
         assert message in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     with pytest.raises(UsageError, match="pip install apache-beam"):
@@ -156,7 +156,7 @@ def assert_same(name, photos, data_dir):
 
 def test_a_folder_becomes_a_set_or_one_line_says_why_not(photos, stored_photos, tmp_path, capsys):
     options = ["--as=birds", f"--data_dir={tmp_path}", "--num_shards=2"]
-    assert main(["prepare", str(photos), *options]) == 0
+    assert main(["data", "prepare", str(photos), *options]) == 0
     output = capsys.readouterr().out
     assert "Written as tfds:birds:1.0.0" in output and "18 images decoded: all well" in output
     assert len(list(tmp_path.glob("birds/1.0.0/*train*tfrecord*"))) == 2
@@ -172,7 +172,7 @@ def test_a_folder_becomes_a_set_or_one_line_says_why_not(photos, stored_photos, 
         (f"csv:{tmp_path}/t.csv", "My Birds", "Expected a name of small letters"),
         (f"csv:{tmp_path}/t.csv", "", "Expected a name of small letters"),
     ):
-        assert main(["prepare", str(source), f"--as={name}", options[1]]) == 2
+        assert main(["data", "prepare", str(source), f"--as={name}", options[1]]) == 2
         assert message in error_line(capsys)
 
 
@@ -183,10 +183,14 @@ def test_a_table_becomes_a_set_in_a_store(table_is_stored, photos, stored_photos
     rows = [f"{prefix}{split}/{label}/{name},{label},{split}" for split, label, name in parts]
     bucket = ram()
     (folder / "table.csv").write_text("\n".join(["path,label,split", *rows]) + "\n")
-    assert main(["prepare", f"csv:{folder}/table.csv", "--as=t", f"--data_dir={bucket}"]) == 0
+    assert (
+        main(["data", "prepare", f"csv:{folder}/table.csv", "--as=t", f"--data_dir={bucket}"]) == 0
+    )
     assert_same("tfds:t", photos, bucket)
     if table_is_stored:
-        assert main(["prepare", f"folder:{folder}", "--as=birds", f"--data_dir={bucket}"]) == 0
+        assert (
+            main(["data", "prepare", f"folder:{folder}", "--as=birds", f"--data_dir={bucket}"]) == 0
+        )
         assert_same("tfds:birds", photos, bucket)
 
 
@@ -197,7 +201,7 @@ def test_beam_writes_what_one_machine_writes(tmp_path, capsys):
     beam = ["--beam=--runner=DirectRunner", "--beam=--direct_num_workers=2"]
     options = ["prepare", f"{tmp_path}/birds", "--as=birds", "--num_shards=3"]
     for folder, beam_options in (("here", []), ("beam", beam)):
-        assert main([*options, f"--data_dir={tmp_path / folder}", *beam_options]) == 0
+        assert main(["data", *options, f"--data_dir={tmp_path / folder}", *beam_options]) == 0
         assert "20 images decoded: all well" in capsys.readouterr().out
     here, there = (os.listdir(tmp_path / place / "birds" / "1.0.0") for place in ("here", "beam"))
     assert {*here} == {*there} and len([name for name in there if "tfrecord" in name]) == 3

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_vit.__main__ import main
 from keras_vit.training import data
-from keras_vit.training.commands.data import main
 from keras_vit.training.data import records
 from keras_vit.training.data.unreadable_examples import ATTEMPTS, SkipCounter, load_or_next
 from keras_vit.training.errors import TrainingError
@@ -280,7 +280,7 @@ def test_array_records_hold_the_same_examples_also_in_a_bucket_or_say_why_not(
     with pytest.raises(TrainingError, match="were replaced while tfds:numbers was read"):
         split.require_unchanged()
 
-    assert main(["index", "tfds:numbers", f"--data_dir={number_arrays}"]) == 2
+    assert main(["data", "index", "tfds:numbers", f"--data_dir={number_arrays}"]) == 2
     assert "holds array_record, which needs no index" in helpers.error_line(capsys)
     files = {file.name: file.read_bytes() for file in number_arrays.rglob("*array_record*")}
     file, index = next(number_arrays.rglob("*train.array_record*")), tf.constant(100, tf.int64)

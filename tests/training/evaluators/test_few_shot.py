@@ -9,8 +9,8 @@ import keras
 import numpy as np
 import pytest
 
+from keras_vit.__main__ import main
 from keras_vit.training import data
-from keras_vit.training.commands import few_shot as command
 from keras_vit.training.data import known_datasets
 from keras_vit.training.data.opened_dataset import warn_of_trained
 from keras_vit.training.data.preprocessing.parse_operations import REGISTRY
@@ -257,7 +257,7 @@ def test_command_writes_every_accuracy(model, data_dir, tmp_path, capsys):
     arguments += ["--shots=1,5", "--seeds=0", "--l2=1,1024", "--baselines"]
     arguments += ["--train_split=train[:200]", "--test_split=test[:50]"]
     arguments += [f"--cache_dir={tmp_path / 'cache'}", f"--output={tmp_path / 'out'}"]
-    assert command.main(arguments) == 0
+    assert main(["few_shot", *arguments]) == 0
     printed = capsys.readouterr().out
     assert "without training" in printed and "raw pixels" in printed
     found = read_csv(tmp_path / "out" / "few_shot.csv")

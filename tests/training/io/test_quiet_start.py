@@ -10,18 +10,17 @@ from tests.training.data.helpers import write_photos
 # Commands alone import without Keras: see `runs_command`.
 START = """
 import gc, sys
-from keras_vit.training.__main__ import main as keras_vit
+from keras_vit.__main__ import main
 from keras_vit.training import data
-from keras_vit.training.commands.data import main
 
 photos, digits, nowhere = sys.argv[1:]
 data.open(photos, "train[:1]")
 data.open("digits", "train", digits)
-main(["list"])
-assert main(["check", "vtab/dtd", f"--data_dir={nowhere}"]) == 2
+main(["data", "list"])
+assert main(["data", "check", "vtab/dtd", f"--data_dir={nowhere}"]) == 2
 assert "tensorflow" not in sys.modules
 for name in (photos, "digits"):
-    assert keras_vit(["data", "check", name, f"--data_dir={digits}"]) == 0
+    assert main(["data", "check", name, f"--data_dir={digits}"]) == 0
 from keras_vit.training.loop import trainer
 assert not {"jax", "matplotlib", "sklearn"} & set(sys.modules)
 import keras, matplotlib.pyplot, sklearn.metrics

@@ -8,8 +8,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.export.__main__ import main as export_main
-from keras_vit.training.commands import evaluate, predict, report
+from keras_vit.__main__ import main
 from keras_vit.training.configs import own_photos
 from keras_vit.training.data import fingerprint, open_dataset
 from keras_vit.training.errors import UsageError
@@ -108,7 +107,7 @@ def test_a_run_by_epochs_keeps_its_steps(photos, run, tmp_path, caplog, capsys):
         trainer.train(config_of(photos, data_changed=choice, **epochs), tmp_path / "run")
         assert json.loads((tmp_path / "run" / "config.json").read_text())["total_steps"] == steps
     assert caplog.text.count("It is accepted.") == 1
-    assert evaluate.main([str(tmp_path / "run")]) == 0
+    assert main(["evaluate", str(tmp_path / "run")]) == 0
     said = capsys.readouterr().err
     assert "Other data was accepted while it trained. Photos may have changed sides" in said
     assert "epochs: 1.0 -> 2.0" in refusal(photos, tmp_path / "run", **{**epochs, "epochs": 2.0})
@@ -169,11 +168,11 @@ def test_photos_that_trained_what_one_starts_from_are_said(photos, run, tmp_path
     (warning,) = (text for text in caplog.messages if "was trained on" in text)
     assert warning.startswith(f"{shared} of the 6 images of train[80%:]")
     # Of the run that it began from, too.
-    evaluate.main([str(tmp_path / "run"), f"--dataset=folder:{photos}", "--split=train"])
+    main(["evaluate", str(tmp_path / "run"), f"--dataset=folder:{photos}", "--split=train"])
     said = capsys.readouterr().err
     assert "24 of the 30 images of train, which is scored" in said and f"which {run} was" in said
     for more in ([], ["--split=train"]):
-        evaluate.main([str(run), *more])
+        main(["evaluate", str(run), *more])
         assert ("24 of the 30 images of train, which" in capsys.readouterr().err) == bool(more)
     caplog.clear()
     trainer.train(config_of(photos, **further), tmp_path / "own")
@@ -183,7 +182,7 @@ def test_photos_that_trained_what_one_starts_from_are_said(photos, run, tmp_path
         other.mkdir(exist_ok=True)
         shutil.rmtree(run)
         shutil.copytree(other, run)
-        evaluate.main([str(tmp_path / "run")])
+        main(["evaluate", str(tmp_path / "run")])
         assert f"what trained {run}, from which {tmp_path / 'run'} began" in capsys.readouterr().err
 
 
@@ -255,31 +254,31 @@ def test_cached_features_are_of_the_photos_with_their_labels(photos, tmp_path):
 def test_shards_are_of_these_photos(photos, run, tmp_path, capsys):
     shards = tmp_path / "shards"
     options = [str(run), str(photos), f"--shards={shards}", "--shard_size=4"]
-    assert predict.main(options) == 0
-    assert predict.main(options) == 0
+    assert main(["predict", *options]) == 0
+    assert main(["predict", *options]) == 0
     # The first, the last and the number of photos stay what they were.
     (photos / "finch" / "finch_3.png").rename(photos / "finch" / "finch_33.png")
-    assert predict.main(options) == 2
+    assert main(["predict", *options]) == 2
     assert "another images" in capsys.readouterr().err
     dataset = [str(run), f"--dataset=folder:{photos}", "--split=train", f"--shards={shards}_2"]
-    assert predict.main(dataset) == 0
+    assert main(["predict", *dataset]) == 0
     (photos / "owl" / "owl_5.png").write_bytes(b"another photo")
-    assert predict.main(dataset) == 2
+    assert main(["predict", *dataset]) == 2
 
 
 def test_a_run_is_scored_on_what_it_held_out_and_pages_mark_the_rest(
     photos, run, tmp_path, monkeypatch, capsys
 ):
-    assert evaluate.main([str(run), f"--output={tmp_path / 'out'}"]) == 0
+    assert main(["evaluate", str(run), f"--output={tmp_path / 'out'}"]) == 0
     ((name, own),) = json.loads((tmp_path / "out" / "metrics.json").read_text()).items()
     assert (name, own["split"]) == (f"folder:{photos}", "train[80%:]")
-    assert predict.main([str(run), "--csv"]) == 0
+    assert main(["predict", str(run), "--csv"]) == 0
     files = {row.split(",")[0] for row in capsys.readouterr().out.splitlines() if ".png" in row}
     split = open_dataset(f"folder:{photos}").split
     assert files == {str(photos / photo.path) for photo in split("train[80%:]").photos}
 
     def page(*folder):
-        assert predict.main([str(run), *folder, f"--output={tmp_path}/page.html"]) == 0
+        assert main(["predict", str(run), *folder, f"--output={tmp_path}/page.html"]) == 0
         return (tmp_path / "page.html").read_text()
 
     monkeypatch.chdir(photos)
@@ -300,17 +299,17 @@ def test_a_run_says_all_of_itself_when_its_folder_is_gone(photos, run, tmp_path,
     for source in (run, run / "best.keras"):
         model = load_model(source)
         assert (model.class_names, model.preprocess) == ([*CHANNELS], preprocess)
-        assert predict.main([str(source), photo, "--json"]) == 0
+        assert main(["predict", str(source), photo, "--json"]) == 0
         (found,) = json.loads(capsys.readouterr().out)
         assert {each["class"] for each in found["classes"]} == CHANNELS.keys()
 
     module = run / "module"
-    assert export_main(["hub", str(run), f"--output={module}"]) == 0
+    assert main(["export", "hub", str(run), f"--output={module}"]) == 0
     assert "not verified: Expected a folder of images" in capsys.readouterr().out
     assert exported_files.labels_of(module) == [*CHANNELS]
 
     (run / "page.html").write_text("<p>Names &amp; birds")
-    assert report.main([str(run)]) == 0
+    assert main(["report", str(run)]) == 0
     again = (run / "report.html").read_text()
     assert 'href="page.html">page.html</a>' in again
     assert 'href="module/"' in again and 'href="module/"' not in first
@@ -320,6 +319,6 @@ def test_a_run_says_all_of_itself_when_its_folder_is_gone(photos, run, tmp_path,
     evaluation = run / "evaluation.npz"
     evaluation.write_bytes(evaluation.read_bytes()[:100])
     for message in ("evaluation.npz is damaged: ", "does not exist"):
-        assert report.main([str(run)]) == 2
+        assert main(["report", str(run)]) == 2
         assert message in capsys.readouterr().err
         evaluation.unlink(missing_ok=True)

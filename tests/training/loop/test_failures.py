@@ -4,7 +4,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from keras_vit.training.commands.train import main
+from keras_vit.__main__ import main
 from keras_vit.training.config import schema
 from keras_vit.training.errors import Diverged, TrainingError, UsageError
 from keras_vit.training.loop import agreement_of_workers, trainer
@@ -19,7 +19,7 @@ MASKED += " --config.eval_split="
 
 def test_full_disk_ends_the_command(no_room, train_command, tmp_path, capsys):
     no_room()
-    assert main(train_command(tmp_path / "run")[2:]) == 1
+    assert main(["train", *train_command(tmp_path / "run")[2:]]) == 1
     assert "error: The checkpoint of step 10 cannot be written" in capsys.readouterr().err
 
 
@@ -81,7 +81,7 @@ def test_wrong_command_leaves_nothing_behind(
 ):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     options = f"--config.{option}".split(" ")
-    assert main(train_command(tmp_path / "run", *options)[2:]) == 2
+    assert main(["train", *train_command(tmp_path / "run", *options)[2:]]) == 2
     assert message in (error := capsys.readouterr().err)
     assert error.count("error: ") == 1 and "Traceback" not in error
     assert not (tmp_path / "run").exists()

@@ -5,7 +5,7 @@ import tempfile
 
 import pytest
 
-from keras_vit.training.commands import predict
+from keras_vit.__main__ import main
 from tests.other_environments import ROOT
 from tests.training.runs import contents
 
@@ -34,7 +34,7 @@ def command(bird_model, photos):
 @pytest.fixture(scope="module")
 def expected(command, tmp_path_factory):
     folder = tmp_path_factory.mktemp("expected")
-    assert predict.main(command(f"--shards={folder}")[3:]) == 0
+    assert main(["predict", *command(f"--shards={folder}")[3:]]) == 0
     return contents(folder)
 
 

@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 from etils import epath
 
+from keras_vit.__main__ import main
 from keras_vit.predict_photos import most_probable
-from keras_vit.training.commands import predict
 from keras_vit.training.data.preprocessing.preprocess import read_images
 from keras_vit.training.errors import TrainingError
 from keras_vit.training.evaluators.features_and_logits import load_frozen
@@ -25,7 +25,7 @@ from tests.training.runs import contents
 KILLED = """
 import os, signal, sys
 import pyarrow.parquet
-from keras_vit.training.commands import predict
+from keras_vit.__main__ import main
 write_table, written = pyarrow.parquet.write_table, []
 
 def half(table, file):
@@ -36,7 +36,7 @@ def half(table, file):
         os.kill(os.getpid(), signal.SIGKILL)
 
 pyarrow.parquet.write_table = half
-sys.exit(predict.main(sys.argv[1:]))
+sys.exit(main(["predict", *sys.argv[1:]]))
 """
 SHARD = "predictions-00000-of-00001.parquet"
 
@@ -50,7 +50,7 @@ def rows(folder):
 def test_shards_say_what_predictions_say(bird_model, photos, tmp_path, capsys):
     options = [str(bird_model), str(photos), f"--shards={tmp_path / 'out'}", "--shard_size=4"]
     options += ["--top=2", "--representation"]
-    assert predict.main(options) == 0
+    assert main(["predict", *options]) == 0
     captured = capsys.readouterr()
     assert "4 written" in captured.out
     assert "2 images cannot be read" in captured.err
@@ -77,7 +77,7 @@ def test_shards_say_what_predictions_say(bird_model, photos, tmp_path, capsys):
     before = contents(tmp_path / "out")
     (tmp_path / "out" / "predictions-00001-of-00004.parquet").unlink()
     stamps = {file: file.stat().st_mtime_ns for file in (tmp_path / "out").iterdir()}
-    assert predict.main(options) == 0
+    assert main(["predict", *options]) == 0
     assert "1 written" in capsys.readouterr().out
     assert {file: file.stat().st_mtime_ns for file in stamps} == stamps
     assert contents(tmp_path / "out") == before
@@ -93,7 +93,7 @@ def test_a_killed_process_leaves_whole_shards(bird_model, photos, tmp_path, laun
     assert sorted(whole) == [f"predictions-0000{k}-of-00008.parquet" for k in range(2)]
     assert len(list((tmp_path / "killed").glob(".*.unfinished"))) == 1
     for folder in ("killed", "whole"):
-        assert predict.main(options(tmp_path / folder)) == 0
+        assert main(["predict", *options(tmp_path / folder)]) == 0
     assert contents(tmp_path / "killed") == contents(tmp_path / "whole")
 
 
@@ -110,7 +110,7 @@ def test_photos_that_are_replaced_meanwhile_are_noticed(bird_model, photos, tmp_
 
 def test_another_job_is_refused(bird_model, photos, tmp_path, capsys):
     options = [str(bird_model), str(photos / "0.png"), f"--shards={tmp_path / 'out'}"]
-    assert predict.main(options) == 0
+    assert main(["predict", *options]) == 0
     manifest = json.loads((tmp_path / "out" / "_predictions.json").read_text())
     keys = "model preprocess class_names images count top shard_size representation"
     assert sorted(manifest) == sorted(keys.split())
@@ -118,17 +118,17 @@ def test_another_job_is_refused(bird_model, photos, tmp_path, capsys):
     assert (manifest["model"], manifest["preprocess"]) == (model.identity, model.preprocess)
     (tmp_path / "labels.txt").write_text("one\ntwo\nthree\n")
     changes = ["--top=1", "--shard_size=7", "--representation", f"--labels={tmp_path}/labels.txt"]
-    assert predict.main([*options[:2], str(photos / "1.png"), options[2], *changes]) == 2
+    assert main(["predict", *options[:2], str(photos / "1.png"), options[2], *changes]) == 2
     names = "class_names, count, images, representation, shard_size, top"
     assert f"predictions with another {names}. Name" in capsys.readouterr().err
     (tmp_path / "out" / "_predictions.json").write_text("[")
-    assert predict.main(options) == 2
+    assert main(["predict", *options]) == 2
     assert "_predictions.json is damaged" in capsys.readouterr().err
     (tmp_path / "out" / "_predictions.json").unlink()
-    assert predict.main(options) == 2
+    assert main(["predict", *options]) == 2
     assert "which says what they are of. It is gone" in capsys.readouterr().err
     with lock(tmp_path / "out"):
-        assert predict.main(options) == 2
+        assert main(["predict", *options]) == 2
     assert "is in use by process" in capsys.readouterr().err
 
 
@@ -142,20 +142,20 @@ def test_photos_model_and_shards_in_a_store(bird_model, photos, ram, tmp_path, c
         place.write_bytes((photos / f"{number}.png").read_bytes())
     (bucket / "m.keras").write_bytes(bird_model.read_bytes())
     options = [f"{bucket}/m.keras", f"{bucket}/photos", f"--shards={bucket}/out", "--shard_size=2"]
-    assert predict.main(options) == 0
+    assert main(["predict", *options]) == 0
     assert "3 written" in capsys.readouterr().out
     found = rows(bucket / "out")
     names = ["a/1", "a/3", "b/0", "b/2", "b/4"]
     assert [row["id"] for row in found] == [f"{bucket}/photos/{name}.png" for name in names]
     assert [bool(row["error"]) for row in found] == [False, True, False, False, False]
     local = [str(photos / f"{name[-1]}.png") for name in names]
-    assert predict.main([str(bird_model), *local, f"--shards={tmp_path}/out", options[3]]) == 0
+    assert main(["predict", str(bird_model), *local, f"--shards={tmp_path}/out", options[3]]) == 0
     for one, other in zip(found, rows(tmp_path / "out"), strict=True):
         assert one["probabilities"] == other["probabilities"]
     capsys.readouterr()
-    assert predict.main(options) == 0
+    assert main(["predict", *options]) == 0
     assert "0 written" in capsys.readouterr().out
-    assert predict.main([options[0], f"{bucket}/nothing", options[2]]) == 2
+    assert main(["predict", options[0], f"{bucket}/nothing", options[2]]) == 2
     assert "Expected an image or a folder of images" in capsys.readouterr().err
 
 
@@ -165,7 +165,7 @@ def test_a_split_in_a_store(bird_model, ram, data_dir, failing_store):
     # Half of a shard arrives at first, and is sent again.
     failing_store.fails = lambda number: names[-1] == shard and names.count(shard) == 1
     options = ["--dataset=digits", "--split=test[:10]", f"--data_dir={data_dir}", "--shard_size=4"]
-    assert predict.main([str(bird_model), *options, f"--shards={folder}"]) == 0
+    assert main(["predict", str(bird_model), *options, f"--shards={folder}"]) == 0
     assert names.count(shard) == 2
     found = rows(folder)
     assert len(found) == len({row["id"] for row in found}) == 10
@@ -187,7 +187,7 @@ def test_no_ray_and_a_worker_that_sees_others(bird_model, photos, tmp_path, monk
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "ray", None)
     options = [f"--shards={tmp_path / 'ray'}", "--cluster=local"]
-    assert predict.main([str(bird_model), str(photos), *options]) == 2
+    assert main(["predict", str(bird_model), str(photos), *options]) == 2
     assert "pip install 'keras-vit-16x16[ray]'" in capsys.readouterr().err
 
     def answer(photo, **changes):

@@ -6,7 +6,7 @@ from etils import epath
 from ml_collections import ConfigDict
 
 import keras_vit
-from keras_vit.training.commands import ablation as command
+from keras_vit.__main__ import main
 from keras_vit.training.config.overrides import load_config
 from keras_vit.training.configs.ablation import PERCENTS, SCALES, STUDIES
 from keras_vit.training.data import fingerprint
@@ -45,7 +45,7 @@ def test_head_cells_differ_in_pooling_and_rate_and_an_unknown_one_is_named(tmp_p
     assert rates["gap_small_rate"] / rates["token"] == pytest.approx(3e-4 / 8e-4)
     assert rates["gap"] == rates["token"]
     assert [config.model.classifier for config in cells.values()] == ["token", "gap", "gap"]
-    assert command.main(["head", f"--workdir={tmp_path}", "--cells=mean"]) == 2
+    assert main(["ablation", "head", f"--workdir={tmp_path}", "--cells=mean"]) == 2
     assert "Received: mean" in capsys.readouterr().err
 
 
@@ -88,7 +88,7 @@ def test_a_cell_is_a_config_of_the_training_command():
 def test_a_study_in_a_store_is_trained_scored_drawn_and_resumed(data_dir, ram, capsys):
     study = epath.Path(ram()) / "study"
     arguments = ["head", f"--workdir={study}", "--cells=token,gap", *TINY, f"--data_dir={data_dir}"]
-    assert command.main(arguments) == 0
+    assert main(["ablation", *arguments]) == 0
     rows = read_csv(study / "results.csv")
     assert [row["cell"] for row in rows] == ["token", "gap"]
     for row in rows:
@@ -107,7 +107,7 @@ def test_a_study_in_a_store_is_trained_scored_drawn_and_resumed(data_dir, ram, c
     models = [study / cell / "seed_0" / "model.keras" for cell in ("token", "gap")]
     times = [model.stat().mtime for model in models]
     capsys.readouterr()
-    assert command.main(arguments) == 0
+    assert main(["ablation", *arguments]) == 0
     assert [model.stat().mtime for model in models] == times
     assert [(study / name).read_text() for name in ("results.md", "results.csv")] == found
     assert "2/2 gap, seed 0" in capsys.readouterr().err
@@ -122,7 +122,7 @@ def test_other_weights_than_those_scored(data_dir, tmp_path, capsys):
         ("position", "model.position_embedding=none", "sets config.model.position_embedding in"),
     ):
         folders = [f"--workdir={tmp_path / 'study'}", f"--data_dir={data_dir}"]
-        assert command.main([*study.split(), *folders, *TINY, f"--config.{override}"]) == 2
+        assert main(["ablation", *study.split(), *folders, *TINY, f"--config.{override}"]) == 2
         assert message in capsys.readouterr().err
         assert not (tmp_path / "study").exists()
 
@@ -131,9 +131,9 @@ def test_other_weights_than_those_scored(data_dir, tmp_path, capsys):
 def test_early_stopping_scores_the_best_weights(data_dir, tmp_path, capsys):
     arguments = ["data_size", "--cells=b_30", *TINY]
     arguments += [f"--workdir={tmp_path}", f"--data_dir={data_dir}"]
-    assert command.main(arguments) == 0
+    assert main(["ablation", *arguments]) == 0
     table = capsys.readouterr().out
-    assert command.main([*arguments, "--few_shot_train_split=train[:50]"]) == 0
+    assert main(["ablation", *arguments, "--few_shot_train_split=train[:50]"]) == 0
     assert capsys.readouterr().out != table
     run = tmp_path / "b_30" / "seed_0"
     scores = json.loads((run / "scores.json").read_text())

@@ -7,10 +7,9 @@ from unittest import mock
 import pytest
 from etils import epath
 
-from benchmarks.errors_of_families_in_runtimes import with_noise
+from benchmarks.errors_in_runtimes import with_noise
+from keras_vit.__main__ import main
 from keras_vit.training import data
-from keras_vit.training.__main__ import main
-from keras_vit.training.commands import sweep as command
 from keras_vit.training.config import schema
 from keras_vit.training.configs import finetune
 from keras_vit.training.data import fingerprint, known_datasets
@@ -302,7 +301,7 @@ def test_photos_are_split_class_by_class(tmp_path):
 def test_command_takes_rates_from_table_4(runs, data_dir, tmp_path, capsys):
     calls = runs({rate: rate for rate in (0.001, 0.003, 0.01, 0.03)})
     arguments = [f"--config={CONFIG}", f"--workdir={tmp_path}", f"--data_dir={data_dir}"]
-    assert command.main([*arguments, "--seeds=0"]) == 0
+    assert main(["sweep", *arguments, "--seeds=0"]) == 0
     assert calls == [
         *((f"development/lr_{rate}", *DEVELOPMENT, 0, rate) for rate in (0.001, 0.003, 0.01, 0.03)),
         ("test/seed_0", "train", "test", 0, 0.03),
@@ -310,10 +309,10 @@ def test_command_takes_rates_from_table_4(runs, data_dir, tmp_path, capsys):
     files = {path.name for path in tmp_path.iterdir() if path.is_file()}
     assert files == {"sweep.md", "sweep.csv", "sweep.png"}
     for split in ("", "none"):
-        assert command.main([*arguments, f"--config.eval_split={split}"]) == 2
+        assert main(["sweep", *arguments, f"--config.eval_split={split}"]) == 2
     assert "eval_split" in capsys.readouterr().err
     arguments[1] = "--workdir=s3://bucket/sweep"
-    assert command.main([*arguments, "--rates=0.1", "--seeds=0"]) == 2
+    assert main(["sweep", *arguments, "--rates=0.1", "--seeds=0"]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: s3://bucket/sweep/test/seed_0/result.json cannot be read: ")
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from etils import epath
 
+from keras_vit.__main__ import main
 from keras_vit.training import paper_tables
-from keras_vit.training.commands import vtab as command
 from keras_vit.training.data import known_datasets
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.training.paper_tables import TABLE_2, TABLE_9, VTAB_TASKS, MeanDeviation
@@ -163,7 +163,7 @@ def test_model_and_runs_in_a_store(arguments, vit, ram, capsys):
     with atomic_file(bucket / "m.keras") as file:
         vit.save(file)
     options = [f"{bucket}/m.keras", *arguments(bucket / "vtab")[1:], "--tasks=dtd", "--steps=4"]
-    assert command.main(options) == 0
+    assert main(["vtab", *options]) == 0
     run = bucket / "vtab" / "dtd" / "test" / "seed_3"
     assert json.loads((run / "config.json").read_text())["checkpoint"] == f"{bucket}/m.keras"
     assert (bucket / "vtab" / "dtd" / "examples.txt").read_text().count("\n") == 1000
@@ -171,7 +171,7 @@ def test_model_and_runs_in_a_store(arguments, vit, ram, capsys):
     # A local copy of the model would make another config of it.
     written = (run / "result.json").stat().mtime
     table = (bucket / "vtab" / "vtab.md").read_text()
-    assert command.main(options) == 0
+    assert main(["vtab", *options]) == 0
     assert (run / "result.json").stat().mtime == written
     assert (bucket / "vtab" / "vtab.md").read_text() == table
 
@@ -186,13 +186,13 @@ def test_missing_data_is_listed_before_anything_runs(vit, tmp_path, monkeypatch,
         monkeypatch.setitem(known_datasets.DATASETS, f"vtab/{name}", small)
     vit.save(tmp_path / "m.keras")
     options = [f"{tmp_path}/m.keras", f"--data_dir={tmp_path}", f"--workdir={tmp_path / 'run'}"]
-    assert command.main(options) == 2
+    assert main(["vtab", *options]) == 2
     error = capsys.readouterr().err
     assert "The data of 17 of 19 tasks is missing" in error
     assert error.count("keras-vit data prepare") + error.count("by hand") >= 17
     assert "DTD:" not in error and "Pets:" in error
     # By either name, in the order of Table 9.
-    assert command.main([*options, "--tasks=smallnorb_elevation,Pets,cifar100"]) == 2
+    assert main(["vtab", *options, "--tasks=smallnorb_elevation,Pets,cifar100"]) == 2
     titles = re.findall(r"^(?!error)(\S+): ", capsys.readouterr().err, re.MULTILINE)
     assert titles == ["CIFAR-100", "Pets", "sNORB-Elev"]
     for wrong, message in (
@@ -200,6 +200,6 @@ def test_missing_data_is_listed_before_anything_runs(vit, tmp_path, monkeypatch,
         (["--tasks=MNIST"], "Received: MNIST"),
         (["--tasks=dtd", "--config.batchsize=3"], "Did you mean batch_size?"),
     ):
-        assert command.main([*options, *wrong]) == 2
+        assert main(["vtab", *options, *wrong]) == 2
         assert message in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

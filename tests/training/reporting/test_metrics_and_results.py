@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 
+from keras_vit.__main__ import main
 from keras_vit.training import data
-from keras_vit.training.commands import report
 from keras_vit.training.loop import trainer
 from keras_vit.training.reporting import collect_run_results
 from keras_vit.training.reporting.metrics_csv import read_metrics
@@ -31,12 +31,12 @@ def test_a_page_is_of_the_weights_handed_over_and_of_the_same_classes(tiny, tmp_
     assert f"<b>{100 * accuracies[best]:.2f} %</b>top-1 accuracy<" in page
 
     (run / "report.html").unlink()
-    assert report.main([str(run)]) == 0 and (run / "report.html").read_text() == page
+    assert main(["report", str(run)]) == 0 and (run / "report.html").read_text() == page
     kept = (run / "evaluation.npz").read_bytes()
     for split in ("train", "test"):
         (birds / split / "crow").rename(birds / split / "zebra finch")
     capsys.readouterr()
-    assert report.main([str(run)]) == 2
+    assert main(["report", str(run)]) == 2
     said = capsys.readouterr().err
     assert "has changed" in said and "It lacks crow and has also zebra finch" in said
     assert (run / "evaluation.npz").read_bytes() == kept

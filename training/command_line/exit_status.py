@@ -1,11 +1,10 @@
-"""Running a command: its log, and the status that its process exits with.
+"""The log of a command, and the status that its process exits with.
 
 0 after success, 1 after a failure, 2 for what the person at the keyboard has to change, 130 after
 Ctrl-C, 143 after SIGTERM, 141 if the reader of the output has closed it.
 """
 
 import _thread
-import argparse
 import contextlib
 import logging
 import os
@@ -14,16 +13,10 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
-from keras_vit.unknown_names import did_you_mean
-from keras_vit.version import __version__
-
-from .command_options import CommandParser
-from .errors import Interrupted, TrainingError, first_line
-from .io.quiet_start import check_backend
-from .io.remote_stores import local_options
+from ..errors import Interrupted, TrainingError, first_line
 
 _BAD_USE = (
     ValueError,
@@ -33,73 +26,6 @@ _BAD_USE = (
     NotADirectoryError,
     PermissionError,
 )
-
-
-def command_line(arguments: Sequence[str] | None) -> list[str]:
-    """Returns the name of a command and its arguments, of which `--debug` may stand before it.
-
-    None is the arguments of the process. Without any, the name is "".
-    """
-    given = sys.argv[1:] if arguments is None else arguments
-    return sorted(given, key="--debug".__eq__) or [""]
-
-
-def run_command(
-    main_of: Callable[[str], Callable[..., int]],
-    commands: Mapping[str, str],
-    usage: str,
-    arguments: Sequence[str] | None,
-    default: str | None = None,
-) -> int:
-    """Runs the command that `arguments` name, and returns the exit status of the process.
-
-    `main_of` imports a command by its name, and returns its `main`. `usage` is the help of all, and
-    begins with "usage: PROGRAM COMMAND". Options alone are those of the `default` command.
-    """
-    name, *options = command_line(arguments)
-    if name in ("--help", "-h", "help"):
-        print(usage, end="")
-        return 0
-    if name == "--version":
-        print(f"keras-vit {__version__}")
-        return 0
-    if default and name.startswith("-"):
-        name, options = default, [name, *options]
-    if name not in commands:
-        # `keras-vit export` is started elsewhere.
-        hint = did_you_mean(name, [*commands, "export"])
-        expected = f"Expected a command, one of {', '.join(commands)}. Received: {name or 'none'}."
-        program = usage.removeprefix("usage: ").partition(" COMMAND")[0]
-        print(f"error: {hint}{expected} See {program} --help", file=sys.stderr)
-        return 2
-    return main_of(name)(options)
-
-
-def command_main(
-    program: str,
-    description: str,
-    add_options: Callable[[CommandParser], object],
-    run: Callable[[argparse.Namespace], int | None],
-) -> Callable[..., int]:
-    """Returns the `main` of a command: (arguments=None) -> exit status of the process.
-
-    `program` is "keras-vit COMMAND". `run` may return a status; None is success.
-    """
-
-    def main(arguments: Sequence[str] | None = None) -> int:
-        given = sys.argv[1:] if arguments is None else [*arguments]
-
-        def parse_and_run() -> int | None:
-            parser = CommandParser(program, description)
-            add_options(parser)
-            options = parser.parse_args([text for text in given if text != "--debug"])
-            check_backend()
-            with local_options(options):
-                return run(options)
-
-        return status_of(parse_and_run, debug="--debug" in given)
-
-    return main
 
 
 def status_of(run: Callable[[], int | None], debug: bool = False) -> int:

@@ -1,17 +1,23 @@
-"""Figure 11 and Table 6 of the paper: speed, memory and compute of its models."""
+"""Figure 11: images per second and largest batch against the image size.
 
+For every model and image size: the images per second at the best batch size, and the largest power
+of 2 that fits. Each is measured in a process of its own; on a CPU a batch "fits" if that process
+stays below --memory.
+"""
+
+import argparse
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import keras_vit
+from benchmarks.harness.options import add_shared
 from benchmarks.harness.process import Process, ProcessError
 from benchmarks.harness.report import show
-from keras_vit.training import paper_tables
+from keras_vit.training.command_line.options import CommandParser
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io import atomic
 from keras_vit.training.io.progress_bar import track
-from keras_vit.training.io.quiet_start import import_tensorflow
 from keras_vit.variants import arguments_of
 
 # The models and sizes of the paper's figure.
@@ -38,31 +44,25 @@ class Measurement(NamedTuple):
     limited: bool
 
 
-def figure_11_throughput(
-    output: str = "throughput.png",
-    models: Sequence[str] = _MODELS,
-    image_sizes: Sequence[int] = _SIZES,
-    train: bool = False,
-    precision: Literal["float32", "bfloat16", "mixed_bfloat16"] = "float32",
-    jit_compile: bool = False,
-    max_batch: int = 1024,
-    memory: float = 4.0,
-) -> None:
-    """Figure 11: images per second and largest batch against the image size.
+def add_options(parser: CommandParser) -> None:
+    parser.add_argument("--output", default="throughput.png", help="file of the figure")
+    add_shared(parser, models=_MODELS, image_sizes=_SIZES)
+    text = "time training steps instead of inference"
+    parser.add_argument("--train", action="store_true", help=text)
+    names = ("float32", "bfloat16", "mixed_bfloat16")
+    text = "the models' dtype policy"
+    parser.add_argument("--precision", choices=names, default="float32", help=text)
+    parser.add_argument("--jit_compile", action="store_true", help="compile with XLA")
+    text = "powers of 2 up to here are tried"
+    parser.add_argument("--max_batch", type=int, default=1024, help=text)
+    text = "GiB of main memory that a measurement may take; 0 is no limit. On a GPU its own memory "
+    text += "is the limit"
+    parser.add_argument("--memory", type=float, default=4.0, help=text)
 
-    For every model and image size: the images per second at the best batch size, and the largest
-    power of 2 that fits. Each is measured in a process of its own; on a CPU a batch "fits" if that
-    process stays below --memory.
 
-    Args:
-        output: file of the figure.
-        train: time training steps instead of inference.
-        precision: the models' dtype policy.
-        jit_compile: compile with XLA.
-        max_batch: powers of 2 up to here are tried.
-        memory: GiB of main memory that a measurement may take; 0 is no limit. On a GPU its own
-            memory is the limit.
-    """
+def run(options: argparse.Namespace) -> None:
+    models, image_sizes, max_batch = options.models, options.image_sizes, options.max_batch
+    train, precision, memory = options.train, options.precision, options.memory
     if min(max_batch, *image_sizes) < 1:
         raise UsageError("Expected --max_batch and --image_sizes to be at least 1")
     for model in models:
@@ -70,7 +70,7 @@ def figure_11_throughput(
     devices, measurements = set(), []
     for model, size in track(list(itertools.product(models, image_sizes)), "measuring"):
         task = {"model": model, "image_size": size, "train": train}
-        task |= {"precision": precision, "jit_compile": jit_compile}
+        task |= {"precision": precision, "jit_compile": options.jit_compile}
         with Process(f"{__name__}:rates", task, memory=int(memory * 2**30)) as process:
             devices.add(process.facts["device"])
             measurements.append(Measurement(model, size, *search(process.ask, max_batch)))
@@ -88,7 +88,7 @@ def figure_11_throughput(
         for each in measurements
     ]
     show(rows, title)
-    with atomic.atomic_file(output) as temporary:
+    with atomic.atomic_file(options.output) as temporary:
         draw(measurements, title).savefig(temporary, format="png")
 
 
@@ -151,26 +151,3 @@ def draw(measurements: Sequence[Measurement], title: str) -> Any:
     left.legend(fontsize=7)
     figure.suptitle(title, fontsize=9)
     return figure
-
-
-def table_6_exaflops() -> None:
-    """Table 6: the compute of the paper's training runs beside ours."""
-    import_tensorflow()
-    rows = []
-    for (model, epochs), published in paper_tables.TABLE_6_EXAFLOPS.items():
-        counted = keras_vit.costs(model, num_classes=None)
-        exaflops = counted.exaflops(epochs * paper_tables.UPSTREAM_IMAGES["jft"])
-        rows.append(
-            {
-                "model": model,
-                "epochs": epochs,
-                "parameters": f"{counted.parameters / 1e6:.1f}M",
-                "GMACs": f"{counted.macs / 1e9:.2f}",
-                "executed": f"{counted.executed_macs / 1e9:.2f}",
-                "exaFLOPs": f"{exaflops:.1f}",
-                "Table 6": published,
-                "error": f"{exaflops / published - 1:.2%}",
-                "misprint": paper_tables.TABLE_6_MISPRINTS.get((model, epochs), ""),
-            }
-        )
-    show(rows)

@@ -4,24 +4,35 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from keras_vit.unknown_names import did_you_mean
 
-from .errors import UsageError
-from .io.paths import any_path
-
-if TYPE_CHECKING:
-    from .data import Dataset, Split
-
+from ..config import schema
+from ..errors import UsageError
+from ..io.paths import any_path
+from ..io.printed_table import Table
+from ..io.remote_stores import Store
 
 _OVERRIDE = re.compile(r"--?config\.")
 
 
 class CommandParser(argparse.ArgumentParser):
-    """The parser of a command, "keras-vit COMMAND", whose options are written out in full."""
+    """The parser of a command, "keras-vit COMMAND", whose options are written out in full.
 
-    def __init__(self, prog: str, description: str = "", **settings: Any):
+    Attributes:
+        stores: {option: what the command does with its path, where that is in a store}; it reads
+            those that are not named.
+    """
+
+    def __init__(
+        self,
+        prog: str,
+        description: str | None = "",
+        stores: dict[str, Store] | None = None,
+        **settings: Any,
+    ):
+        self.stores = {} if stores is None else stores
         super().__init__(
             prog=prog,
             description=description,
@@ -33,12 +44,19 @@ class CommandParser(argparse.ArgumentParser):
         text = "show the full traceback of an error; VIT_DEBUG=1 in the environment does too"
         self.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=text)
 
-    def add_source(self, exported: bool = True) -> None:
+    def add_argument(self, *names: str, store: Store = "", **settings: Any) -> argparse.Action:  # type: ignore[override]
+        """Adds an option; `store` is its entry in `stores`."""
+        action = super().add_argument(*names, **settings)
+        if store:
+            self.stores[action.dest] = store
+        return action
+
+    def add_source(self, exported: bool = True, store: Store = "") -> None:
         """Adds SOURCE, and the options of `add_model`; `exported` models are sources too."""
         text = "run directory, .keras file, "
         text += "directory of a TF-Hub module, .tflite file, " if exported else ""
         text += "published name, or with --model the file or published name of a checkpoint"
-        self.add_argument("source", metavar="SOURCE", help=text)
+        self.add_argument("source", metavar="SOURCE", store=store, help=text)
         self.add_model()
 
     def add_model(self) -> None:
@@ -51,7 +69,7 @@ class CommandParser(argparse.ArgumentParser):
         """Adds the options of which images are read: of `several` data sets, or of one."""
         text = "data sets, separated by commas" if several else "data set to take images from"
         kind = list_of(str) if several else str
-        self.add_argument("--dataset", metavar="NAME", type=kind, help=text)
+        self.add_argument("--dataset", metavar="NAME", type=kind, store="keep", help=text)
         self.add_data_dir()
         text = "on the images, separated by |"
         self.add_argument("--preprocess", metavar="OPERATIONS", help=text)
@@ -60,23 +78,28 @@ class CommandParser(argparse.ArgumentParser):
 
     def add_data_dir(self) -> None:
         """Adds --data_dir."""
-        self.add_argument("--data_dir", metavar="DIR", help="folder of prepared data sets")
+        text = "folder of prepared data sets"
+        self.add_argument("--data_dir", metavar="DIR", store="keep", help=text)
 
     def add_run(self, config: bool = True) -> None:
         """Adds the options of training; without `config` for a command that makes its own."""
         self._takes_overrides = True
         if config:
             text = "Python file with get_config(ARGUMENT), or the name of one, such as quickstart"
-            self.add_argument("--config", required=True, metavar="FILE[:ARGUMENT]", help=text)
+            form = "FILE[:ARGUMENT]"
+            self.add_argument("--config", required=True, metavar=form, store="keep", help=text)
         text = "show every key of a config and exit"
         self.add_argument("--helpfull", action=_ShowKeys, nargs=0, help=text)
-        self.add_path("--workdir", "where runs are written", required=True)
+        self.add_path("--workdir", "where runs are written", "keep", required=True)
         self.add_data_dir()
         self.epilog = "--config.KEY=VALUE sets any key of the config."
 
-    def add_path(self, name: str, text: str, required: bool = False) -> None:
+    def add_path(
+        self, name: str, text: str, store: Store = "write", required: bool = False
+    ) -> None:
         """Adds an option that names a directory to write, explained by `text`."""
-        self.add_argument(name, metavar="DIR", type=any_path, required=required, help=text)
+        settings: dict[str, Any] = {"metavar": "DIR", "type": any_path, "required": required}
+        self.add_argument(name, store=store, help=text, **settings)
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -99,7 +122,7 @@ class CommandParser(argparse.ArgumentParser):
             hint = did_you_mean(name, known) if name.startswith("--") else ""
             if hint and name not in known:
                 self.error(f"{hint}Received: {name}")
-            if self._takes_overrides and name not in known and name.lstrip("-") in _config_keys():
+            if self._takes_overrides and name not in known and name.lstrip("-") in schema.DEFAULTS:
                 self.error(f"Did you mean --config.{name.lstrip('-')}? Received: {name}")
         return super().parse_known_args(args, namespace)
 
@@ -116,17 +139,8 @@ class CommandParser(argparse.ArgumentParser):
         raise UsageError(f"{message}{end} See {self.prog} --help")
 
 
-def _config_keys():
-    from .config import schema
-
-    return schema.DEFAULTS
-
-
 class _ShowKeys(argparse.Action):
     def __call__(self, parser, *_):
-        from .config import schema
-        from .io.printed_table import Table
-
         Table(schema.COLUMNS, schema.rows()).show(wrapped=schema.COLUMNS[2:])
         parser.exit()
 
@@ -164,31 +178,3 @@ def list_of(make: Callable[[str], Any]) -> Callable[[str], list]:
 
     convert.__name__ = f"list of {make.__name__}"
     return convert
-
-
-def own_data(options: argparse.Namespace) -> "tuple[Dataset, dict[str, Any]]":
-    """Opens the data set that the run SOURCE was trained on; returns it and the run's config.
-
-    --data_dir names the folder of its data; if it is not given, it becomes the folder of the run's
-    config. Raises `UsageError` if SOURCE is no run directory, `NotPreparedError` if its data is
-    gone.
-    """
-    from .data import open_data_of_run
-    from .evaluators.load_keras_model import read_run_config
-
-    file = any_path(options.source) / "config.json"
-    if not file.is_file():
-        there = any_path(options.source).exists()
-        raise UsageError(
-            "Expected a run directory, which knows its own data, or --dataset=NAME. "
-            f"{options.source} {'is no run directory' if there else 'does not exist'}."
-        )
-    config = read_run_config(file)
-    options.data_dir = options.data_dir or config["data_dir"]
-    return open_data_of_run(options.source, config, options.data_dir), config
-
-
-def own_split(options: argparse.Namespace) -> "Split":
-    """Opens --split of the data of `own_data`; by default the split of the run's evaluation."""
-    dataset, config = own_data(options)
-    return dataset.split(options.split or config["eval_split"] or config["train_split"])

@@ -5,10 +5,8 @@ import sys
 import pytest
 
 from keras_vit import training
-from keras_vit.export.__main__ import COMMANDS as EXPORTS
-from keras_vit.export.__main__ import main as export_main
-from keras_vit.training.__main__ import COMMANDS, main
-from keras_vit.training.command_options import CommandParser
+from keras_vit.__main__ import EXPORT, KERAS_VIT, main
+from keras_vit.training.command_line.options import CommandParser
 from keras_vit.training.config import default_config
 from keras_vit.training.config.overrides import config_of
 from keras_vit.training.config.schema import KEYS
@@ -17,12 +15,13 @@ from keras_vit.training.loop import trainer
 from keras_vit.version import __version__
 from tests.other_environments import ROOT
 
+COMMANDS = [*KERAS_VIT.table, *(f"export {name}" for name in EXPORT.table)]
 HELP = """
 import contextlib, io, sys
-from keras_vit.training.__main__ import main
+from keras_vit.__main__ import main
 for name in sys.argv[1:]:
     with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(SystemExit):
-        assert not main([name, "--help"])
+        assert not main([*name.split(), "--help"])
     assert shown.getvalue().startswith(f"usage: keras-vit {name} "), name
     assert "--debug" in shown.getvalue(), name
     assert not {"tensorflow", "keras", "matplotlib"} & set(sys.modules), name
@@ -34,19 +33,18 @@ def test_help_needs_no_tensorflow(run_command, tmp_path):
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize(
-    "main, name", [*((main, name) for name in COMMANDS), *((export_main, name) for name in EXPORTS)]
-)
-def test_debug_shows_the_traceback_before_the_line(main, name, capsys, monkeypatch):
+@pytest.mark.parametrize("name", COMMANDS)
+def test_debug_shows_the_traceback_before_the_line(name, capsys, monkeypatch):
     monkeypatch.delenv("VIT_DEBUG", raising=False)
-    assert main([name, "--unknown"]) == 2
+    assert main([*name.split(), "--unknown"]) == 2
     line = capsys.readouterr().err
     assert line.startswith("error: ") and line.count("\n") == 1
-    assert main([name, "--unknown", "--debug"]) == 2
+    assert main([*name.split(), "--unknown", "--debug"]) == 2
     shown = capsys.readouterr().err
     assert shown.startswith("Traceback (most recent call last):\n") and shown.endswith(line)
     monkeypatch.setenv("VIT_DEBUG", "1")
-    assert main(["--debug", name, "--unknown"]) == main([name, "--unknown"]) == 2
+    assert main(["--debug", *name.split(), "--unknown"]) == 2
+    assert main([*name.split(), "--unknown"]) == 2
     assert capsys.readouterr().err == 2 * shown
 
 
@@ -58,9 +56,9 @@ def test_senseless_numbers_are_refused(capsys):
         ("sweep", "--rates=0.001,0.00100000001", "each once. Received: 0.001,0.00100000001."),
         ("few_shot", "--l2=nan", "finite, at least 0. Received: nan."),
         ("sweep", "--rates=0.1,0", "finite, above 0. Received: 0."),
-        ("web", "--examples=-3", "at least 0. Received: -3."),
+        ("export web", "--examples=-3", "at least 0. Received: -3."),
     ):
-        assert (export_main if name in EXPORTS else main)([name, option]) == 2
+        assert main([*name.split(), option]) == 2
         message = f"error: argument {option.partition('=')[0]}: expected {expected} See "
         assert capsys.readouterr().err.startswith(message)
 
@@ -68,16 +66,17 @@ def test_senseless_numbers_are_refused(capsys):
 def test_help_names_every_command_and_key_and_the_version(capsys):
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
-    assert all(f"\n  {name} " in shown for name in COMMANDS)
-    words = " ".join([*COMMANDS, "export"])
+    names = [*KERAS_VIT.table, *KERAS_VIT.groups]
+    assert all(f"\n  {name} " in shown for name in names)
+    words = " ".join(names)
     assert f'complete -o default -W "{words}" keras-vit' in (ROOT / "README.md").read_text()
     with pytest.raises(SystemExit):
         main(["--helpfull"])
     # Nothing is cut where the output is a pipe.
     shown = capsys.readouterr().out
     assert all(f" {key.name} " in shown and f" {key.default} " in shown for key in KEYS)
-    for each in (main, export_main):
-        assert each(["--version"]) == 0
+    for words in (["--version"], ["export", "--version"]):
+        assert main(words) == 0
         assert capsys.readouterr().out == f"keras-vit {__version__}\n"
 
 
@@ -136,10 +135,10 @@ PROGRAMS = {
     "benchmarks": ("startup",),
 }
 ONE_IS_MISSING = """
-import importlib, sys
-package, program, *words = sys.argv[1:]
-sys.modules[package] = None
-sys.exit(importlib.import_module(f"{program}.__main__").main(words))
+import runpy, sys
+_, package, program, *words = sys.argv
+sys.modules[package], sys.argv = None, [program, *words]
+runpy.run_module(program, run_name="__main__", alter_sys=True)
 """
 
 

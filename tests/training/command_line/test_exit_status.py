@@ -10,14 +10,10 @@ import pytest
 import tensorflow as tf
 
 from keras_vit.training import errors
-from keras_vit.training.exit_status import command_main
+from keras_vit.training.command_line.exit_status import status_of
 from tests.other_environments import ROOT
 
 logger = logging.getLogger("keras_vit")
-
-
-def status_of(run):
-    return command_main("keras-vit test", "", lambda parser: None, run)([])
 
 
 IN_USER_CODE = """in user code:
@@ -53,13 +49,13 @@ def test_failures_are_one_line(capsys):
 
 
 def test_other_ends_and_the_log_which_is_shown_once_and_only_meanwhile(capsys):
-    assert status_of(lambda options: None) == 0
-    assert status_of(lambda options: 1) == 1
+    assert status_of(lambda: None) == 0
+    assert status_of(lambda: 1) == 1
     with pytest.raises(ZeroDivisionError):
-        status_of(lambda options: 1 // 0)
+        status_of(lambda: 1 // 0)
     before = logger.handlers[:], logger.level, logger.propagate
     for _ in range(2):
-        assert status_of(lambda options: logger.info("task %d", 3)) == 0
+        assert status_of(lambda: logger.info("task %d", 3)) == 0
         output = capsys.readouterr().err
         assert output.count("task 3") == 1 and output.endswith(" task 3\n")
     assert (logger.handlers, logger.level, logger.propagate) == before
@@ -67,7 +63,7 @@ def test_other_ends_and_the_log_which_is_shown_once_and_only_meanwhile(capsys):
 
 CTRL_C = """
 import atexit, gc, signal, time
-from keras_vit.training.exit_status import exit_process
+from keras_vit.training.command_line.exit_status import exit_process
 
 def callback(phase, info):
     gc.callbacks.clear()

@@ -1,31 +1,35 @@
-"""How fast are exports in runtimes of CPUs, and in a browser?"""
+"""`keras_vit.inference_function`, against LiteRT, OpenVINO and ONNX Runtime.
 
-import contextlib
+Exports Vision Transformers of random weights, and runs each file in a process of its own, one at a
+time, in interleaved rounds. Prints Markdown: ratios are medians over rounds, each against the
+fastest rival.
+"""
+
+import argparse
 import importlib
 import itertools
 import pathlib
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from statistics import median
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks.harness import interleaved
+from benchmarks.harness.options import add_shared, one_of
 from benchmarks.harness.process import Process, peak_memory
 from benchmarks.harness.report import machine, show
 from benchmarks.libraries import INSTALL, missing
-from keras_vit.export.verification.browser import chromium, served
 from keras_vit.prepare_photos import prepare_photo, read_photo
+from keras_vit.training.command_line.options import CommandParser, list_of
 from keras_vit.training.errors import UsageError
 
 OURS = "keras_vit.inference_function"
 IMAGE_SIZE = 224
 PREPROCESSING = f"decode|resize([{IMAGE_SIZE},{IMAGE_SIZE}])|value_range(0,1)"
-Precision = Literal["float32", "bfloat16", "int8"]
-PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 
 # Functions that open a file, and return one from images (n, height, width, 3) to logits.
@@ -101,45 +105,36 @@ WAYS = {
 }
 
 
-def compare_runtimes(
-    images: str,
-    models: Sequence[str] = ("ViT-Ti/16", "ViT-S/16", "ViT-B/16"),
-    batch_size: Sequence[int] = (1, 8),
-    precision: Sequence[Precision] = PRECISIONS,
-    rounds: int = 7,
-    seconds: float = 1.0,
-    threads: int = 2,
-) -> None:
-    """`keras_vit.inference_function`, against LiteRT, OpenVINO and ONNX Runtime.
+def add_options(parser: CommandParser) -> None:
+    text = "folder of JPEGs, of which the first 32 calibrate the ranges, and are classified"
+    parser.add_argument("--images", required=True, help=text)
+    add_shared(parser, models=("ViT-Ti/16", "ViT-S/16", "ViT-B/16"), batch_size=(1, 8))
+    several = list_of(one_of(*WAYS))
+    parser.add_argument("--precision", type=several, default=[*WAYS], help=f"of {', '.join(WAYS)}")
+    add_shared(parser, rounds=7, seconds=1.0, threads=2)
 
-    Exports Vision Transformers of random weights, and runs each file in a process of its own, one
-    at a time, in interleaved rounds. Prints Markdown: ratios are medians over rounds, each against
-    the fastest rival.
 
-    Args:
-        precision: some of float32, bfloat16 and int8.
-        images: folder of JPEGs; its first 32 calibrate the ranges, and are classified beside the
-            Keras model.
-    """
+def run(options: argparse.Namespace) -> None:
+    threads = options.threads
     if absent := missing(("nncf", "onnxruntime", "openvino", "tf2onnx")):
         raise UsageError(f"Expected {', '.join(absent)} to be installed. {INSTALL}")
     print(machine(threads), "\n", flush=True)
     with tempfile.TemporaryDirectory() as directory:
         photos = pathlib.Path(directory, "photos.npy")
-        paths = sorted(pathlib.Path(images).rglob("*.[jJ][pP]*"))[:32]
+        paths = sorted(pathlib.Path(options.images).rglob("*.[jJ][pP]*"))[:32]
         pixels = [prepare_photo(read_photo(path), PREPROCESSING) for path in paths]
         np.save(photos, np.stack(pixels))
-        for model in models:
+        for model in options.models:
             folder = pathlib.Path(directory, model.replace("/", "_"))
             task = {"model": model, "folder": str(folder), "photos": str(photos)}
             with Process(f"{__name__}:write_files", task) as process:
                 expected = process.facts["classes"]
-            for each, size in itertools.product(precision, batch_size):
+            for each, size in itertools.product(options.precision, options.batch_size):
                 task = {"folder": str(folder), "precision": each, "batch_size": size}
                 task |= {"photos": str(photos), "threads": threads}
                 tasks = {way: {"way": way, **task} for way in WAYS[each]}
                 measured = interleaved.measure_processes(
-                    f"{__name__}:prepare", tasks, rounds, threads, seconds
+                    f"{__name__}:prepare", tasks, options.rounds, threads, options.seconds
                 )
                 rows = _rows(measured, size, expected)
                 show(rows, f"{model}, {each}, {size} image{'s' * (size > 1)} at once")
@@ -208,63 +203,3 @@ def _rows(measured, batch_size, expected):
             "MiB": f"{facts['taken'] / 2**20:.0f}",
             "same class as float32": f"{sum(a == b for a, b in pairs)} of {len(pairs)}",
         }
-
-
-BACKENDS = {"wasm": "CPU", "threads": "CPU, threads", "webgpu": "GPU"}
-_READY = "html[data-ready]"
-_TRANSFERRED = """performance.getEntriesByType("navigation")
-  .concat(performance.getEntriesByType("resource"))
-  .reduce((sum, entry) => sum + entry.transferSize, 0)"""
-_TIMED = """async ([backend, rounds]) => {
-  const runtime = await import("page/runtime");
-  const { default: settings } = await import("page/assets");
-  if ((await runtime.backends())[backend]) return null;
-  await runtime.open(backend);
-  const image = new Float32Array(3 * settings.image_size[0] * settings.image_size[1]).fill(0.5);
-  const times = [];
-  await runtime.run(image);
-  const end = performance.now() + 5000;
-  while (times.length < rounds && (!times.length || performance.now() < end))
-    times.push((await runtime.run(image)).milliseconds);
-  return times;
-}"""
-
-
-def web_page(pages: Sequence[str], rounds: int = 25) -> None:
-    """Loading and answers of pages of `keras-vit export web`, in a real Chromium.
-
-    Opens pages in a headless Chromium and prints Markdown: their size, what a first visit loads,
-    how long until it can answer, and the median time of one image.
-
-    Args:
-        pages: folders and .html files.
-        rounds: images that are timed.
-    """
-    print(machine(1), "\n", flush=True)
-    with chromium() as browser:
-        rows = [_page_row(browser, pathlib.Path(page), rounds) for page in pages]
-        show(rows, f"Pages in Chromium {browser.version}")
-
-
-def _page_row(browser, path, rounds):
-    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
-    with contextlib.ExitStack() as stack:
-        address = path.resolve().as_uri() if path.is_file() else stack.enter_context(served(path))
-        page = stack.enter_context(contextlib.closing(browser.new_context())).new_page()
-        page.goto(address)
-        page.wait_for_selector(_READY, state="attached")
-        loaded = page.evaluate(_TRANSFERRED) or files[0].stat().st_size
-        ready = page.locator("html").get_attribute("data-ready")
-        if not path.is_file():
-            # The service worker adds the headers that threads need, from the second visit on.
-            page.evaluate("navigator.serviceWorker.ready.then(() => true)")
-            page.reload()
-            page.wait_for_selector(_READY, state="attached")
-        times = {name: page.evaluate(_TIMED, [key, rounds]) for key, name in BACKENDS.items()}
-    return {
-        "page": path.name,
-        "MB": f"{sum(file.stat().st_size for file in files) / 1e6:.1f}",
-        "MB loaded": f"{loaded / 1e6:.1f}",
-        "ms to ready": ready,
-        **{f"ms, {name}": f"{median(each):.1f}" if each else "–" for name, each in times.items()},
-    }

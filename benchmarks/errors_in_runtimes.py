@@ -1,11 +1,17 @@
-"""Every family of models in the runtimes that run exported files: how exact is each?"""
+"""Every family of models in every runtime of exported files.
 
+Exports a small model of each family, with random weights, and runs it beside the model in each
+runtime that is on this machine. A cell is the largest error of the logits, in units of the largest
+of them, and what an accelerator did not take. Fails if any runtime computes it wrong.
+"""
+
+import argparse
 import fnmatch
 import pathlib
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
@@ -15,8 +21,9 @@ from benchmarks.harness.report import show
 from keras_vit.export.errors import RuntimeMissing
 from keras_vit.export.onnx.to_onnx import to_onnx
 from keras_vit.export.tflite.to_tflite import to_tflite
-from keras_vit.export.verification.runtime_names import ONNX, RUNTIMES, TFLITE
+from keras_vit.export.verification import ONNX, RUNTIMES, TFLITE
 from keras_vit.export.verification.verify_and_thresholds import verify
+from keras_vit.training.command_line.options import CommandParser, list_of
 from keras_vit.training.errors import TrainingError, UsageError
 
 IMAGES = 3
@@ -82,22 +89,17 @@ def with_noise(model: keras.Model, seed: int = 0) -> keras.Model:
     return model
 
 
-def runtimes(
-    family: str = "*",
-    runtime: Sequence[str] = COMPARED,
-    weights: Literal["none", "float16"] = "none",
-) -> None:
-    """Every family of models in every runtime of exported files.
+def add_options(parser: CommandParser) -> None:
+    text = 'pattern of the names in the table, such as "BiT*"'
+    parser.add_argument("--family", default="*", help=text)
+    text = "names in the table"
+    parser.add_argument("--runtime", type=list_of(str), default=COMPARED, help=text)
+    text = "of the files: none (as they are) or float16"
+    parser.add_argument("--weights", choices=("none", "float16"), default="none", help=text)
 
-    Exports a small model of each family, with random weights, and runs it beside the model in each
-    runtime that is on this machine. A cell is the largest error of the logits, in units of the
-    largest of them, and what an accelerator did not take. Fails if any runtime computes it wrong.
 
-    Args:
-        family: pattern of the names in the table, such as "BiT*".
-        runtime: names in the table.
-        weights: of the files: none (as they are) or float16.
-    """
+def run(options: argparse.Namespace) -> None:
+    family, runtime = options.family, options.runtime
     families = fnmatch.filter(FAMILIES, family)
     if not families or not {*runtime} <= {*COMPARED}:
         known = f"--family of {'; '.join(FAMILIES)} and --runtime of {'; '.join(COMPARED)}"
@@ -105,7 +107,7 @@ def runtimes(
     missing: dict[str, str] = {}
     rows = []
     for name in families:
-        rows.append({"family": name, **dict(_cells(name, runtime, weights, missing))})
+        rows.append({"family": name, **dict(_cells(name, runtime, options.weights, missing))})
         print(*rows[-1].values(), sep=", ", file=sys.stderr)
     show(rows)
     for name, reason in missing.items():

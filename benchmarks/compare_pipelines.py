@@ -1,5 +1,11 @@
-"""Reading, decoding and augmenting images, beside other pipelines."""
+"""Images per second of reading, decoding and augmenting, against other pipelines.
 
+Our training and evaluation pipelines run beside references on the same JPEGs, in one process and in
+turns. The comparison is of CPU time, which a busy machine and its number of cores disturb least:
+pipelines like these are bound by decoding, and threads only spread it.
+"""
+
+import argparse
 import contextlib
 import gc
 import pathlib
@@ -13,7 +19,9 @@ from functools import partial
 import tensorflow as tf
 
 from benchmarks.harness import interleaved
+from benchmarks.harness.options import add_shared
 from benchmarks.harness.report import machine, show
+from keras_vit.training.command_line.options import CommandParser
 from keras_vit.training.data import open_dataset
 from keras_vit.training.data.order import example_order
 from keras_vit.training.data.preprocessing.parse_operations import operation_seed
@@ -31,30 +39,29 @@ FLOOR, TUTORIAL = "decode only", "tutorial"
 OURS, REDUCED = "ours", "ours, reduced decoding"
 
 
-def compare_pipelines(
-    images: str, image_size: int = 224, batch_size: int = 50, batches: int = 10, rounds: int = 15
-) -> None:
-    """Images per second of reading, decoding and augmenting, against other pipelines.
+def add_options(parser: CommandParser) -> None:
+    text = "folder of JPEGs, sub-folders included"
+    parser.add_argument("--images", required=True, help=text)
+    add_shared(parser, image_size=224, batch_size=50, batches=10, rounds=15)
 
-    Our training and evaluation pipelines run beside references on the same JPEGs, in one process
-    and in turns. The comparison is of CPU time, which a busy machine and its number of cores
-    disturb least: pipelines like these are bound by decoding, and threads only spread it.
-    """
+
+def run(options: argparse.Namespace) -> None:
+    images, batch_size = options.images, options.batch_size
     found = pathlib.Path(images).rglob("*")
     files = sorted(path for path in found if path.suffix.lower() in (".jpg", ".jpeg"))
     if not files:
         raise UsageError(f"Expected JPEGs below {images}. Found none")
     start = machine()
-    makers = pipelines(image_size)
+    makers = pipelines(options.image_size)
     with tempfile.TemporaryDirectory() as directory:
         folder = pathlib.Path(directory)
         _prepare(files, folder)
         calls = {
-            (kind, name): partial(_turn, make(folder, batch_size), batches, batch_size)
+            (kind, name): partial(_turn, make(folder, batch_size), options.batches, batch_size)
             for kind, named in makers.items()
             for name, make in named.items()
         }
-        turns = interleaved.measure(calls, rounds)
+        turns = interleaved.measure(calls, options.rounds)
         changes = [
             _moved_by_reduced_decoding(kind, named, folder, len(files))
             for kind, named in makers.items()
@@ -62,8 +69,8 @@ def compare_pipelines(
     show(rates(turns))
     show(changes)
     print(
-        f"{len(files)} images, batches of {batch_size}, {image_size} pixels, {rounds} rounds; "
-        f"medians, ratios within a round. {start}"
+        f"{len(files)} images, batches of {batch_size}, {options.image_size} pixels, "
+        f"{options.rounds} rounds; medians, ratios within a round. {start}"
     )
 
 

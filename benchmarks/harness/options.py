@@ -1,0 +1,45 @@
+"""The options that several benchmarks have, with one spelling and one meaning."""
+
+from argparse import ArgumentTypeError
+from collections.abc import Callable
+from typing import Any
+
+from keras_vit.training.command_line.options import CommandParser, list_of
+
+_MEANINGS = {
+    "batch_size": "images per step",
+    "batches": "measured in every turn",
+    "image_size": "in pixels",
+    "image_sizes": "in pixels",
+    "mode": "infer, or train: a training step",
+    "model": "a name, for example ViT-Ti/16",
+    "models": "names, for example ViT-Ti/16",
+    "precision": "float32 or bfloat16",
+    "rounds": "turns of each; medians over them are printed",
+    "seconds": "length of a turn",
+    "threads": "processor cores to use; 0: all",
+}
+
+
+def add_shared(parser: CommandParser, **defaults: Any) -> None:
+    """Adds shared options with their defaults; of a tuple, values separated by commas."""
+    for name, default in defaults.items():
+        several = isinstance(default, tuple)
+        kind = list_of(type(default[0])) if several else type(default)
+        parser.add_argument(f"--{name}", type=kind, default=default, help=_MEANINGS[name])
+
+
+def add_images(parser: CommandParser, text: str = "folder of JPEGs, sub-folders included") -> None:
+    """Adds --images, which is required."""
+    parser.add_argument("--images", required=True, help=text)
+
+
+def one_of(*known: str) -> Callable[[str], str]:
+    """Returns the type of an option that takes one of the words."""
+
+    def word(text: str) -> str:
+        if text not in known:
+            raise ArgumentTypeError(f"expected one of {', '.join(known)}. Received: {text}")
+        return text
+
+    return word

@@ -1,0 +1,39 @@
+"""The texts that publish a module: TF-Hub's documentation page and Kaggle's metadata.
+
+It verifies the artifact first.
+
+  keras-vit export card modules/digits --against=RUN --handle=me/digits/1 --output=out
+"""
+
+import argparse
+
+from keras_vit.training.command_line.options import CommandParser
+
+from ..command_line import options as shared
+
+
+def add_options(parser: CommandParser) -> None:
+    shared.add_artifact(parser, "directory of a module, or .tflite file")
+    shared.add_output(parser, "directory for the module's .md and Kaggle's two .json files")
+    parser.add_argument("--handle", metavar="PUBLISHER/MODEL/VERSION", required=True)
+    parser.add_argument("--license", default="apache-2.0")
+
+
+def run(options: argparse.Namespace) -> int:
+    export = shared.opened(options)
+    from ..model_card import require_handle, write_card
+
+    source = export.source
+    require_handle(options.handle)  # before the work of verifying
+    report = export.verify(options.artifact)
+    files = write_card(
+        source.model,
+        report,
+        options.handle,
+        options.output,
+        license=options.license,
+        config=source.run,
+    )
+    export.write_json(report.to_dict())
+    print("\n".join(f"wrote {file}" for file in files))
+    return 0

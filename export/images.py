@@ -1,0 +1,93 @@
+"""Images to verify and to calibrate exports with."""
+
+import logging
+import os
+import pathlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from keras_vit.training.data import open_dataset
+from keras_vit.training.data.preprocessing.preprocess import read_images
+from keras_vit.training.data.tf_data_batches import plain_dataset
+from keras_vit.training.data.unreadable_examples import SkipCounter
+from keras_vit.training.errors import UsageError
+from keras_vit.training.evaluators.classification import class_order
+from keras_vit.training.evaluators.load_keras_model import resizing
+from keras_vit.training.io.image_listing import list_images, spread
+
+from .errors import ExportError, damage_refused
+
+logger = logging.getLogger("keras_vit")
+
+
+def load_images(
+    data: str | os.PathLike,
+    size: tuple[int, int],
+    *,
+    split: str | None = None,
+    data_dir: str | None = None,
+    preprocess: str | None = None,
+    limit: int = 200,
+    class_names: Sequence[str] | None = None,
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Returns (images, labels) of a data set.
+
+    Args:
+        data: a name as `training.data.open` takes it, "digits" or "folder:/data/birds"; a
+            directory with image files in and below it, which have no labels; or a .npz file
+            with the arrays `images`, (n, height, width, 3) in [0, 1], and, if there are, `labels`.
+        size: (height, width) in pixels.
+        split: text of the split, for names of data sets; None is "test", or of photos the only one.
+        data_dir: folder of TensorFlow Datasets, for names of the registry.
+        preprocess: operations as in `training.data.preprocessing`, whose last is
+            `value_range(-1,1)`, for all but a .npz file; None resizes.
+        limit: how many; of a directory, from its first file to its last, evenly apart.
+        class_names: of the model, in whose order the labels are given.
+
+    Returns:
+        images, (n, height, width, 3) float32 in [0, 1], and labels as `verify` takes them, or None
+        where there are none, or they are of other classes than the model's, which a warning says.
+
+    Raises:
+        ValueError: if there are no images, or they cannot be used. What cannot be read of a data
+            set is left out, and named in a warning.
+    """
+    preprocess = preprocess or resizing(size)
+    path, labels = pathlib.Path(str(data)), None
+    if path.suffix == ".npz" and path.exists():
+        expected = "Expected a .npz file with the array `images`"
+        with (
+            damage_refused(f"{expected}. {path} cannot be read", "Write it with numpy.savez."),
+            np.load(path, allow_pickle=False) as arrays,
+        ):
+            labels = arrays["labels"][:limit] if "labels" in arrays else None
+            return np.asarray(arrays["images"][:limit], "float32"), labels
+    if path.is_dir():
+        images = read_images(spread(list_images([path]), limit), preprocess)
+    else:
+        whole = open_dataset(str(data), data_dir)
+        names = [*whole.spec.sizes] if whole.photos else []
+        opened = whole.split(split or (names[0] if len(names) == 1 else "test"))
+        operations = opened.preprocess(preprocess).require_range("the preprocessing", opened)
+        skipped = SkipCounter(named=True)
+        dataset = plain_dataset(opened, operations, one_hot=True, skip_counter=skipped)
+        examples = [*dataset.take(limit)]
+        if not examples:
+            raise ExportError(f"Expected images in {data}. Received: none that can be read.")
+        images = np.stack([each["image"] for each in examples])
+        labels = np.stack([each["label"] for each in examples])
+        try:
+            order = class_order(class_names, opened.dataset.class_names, str(data))
+        except UsageError as error:
+            logger.warning("No accuracy is computed. %s", error)
+            labels = None
+        else:
+            if order:
+                labels = labels[:, np.argsort(order)]
+    if images.shape[1:] != (*size, 3):
+        raise ExportError(
+            f"Expected a preprocessing to images of shape {(*size, 3)}. Received: {preprocess!r}, "
+            f"which gives {tuple(images.shape[1:])}"
+        )
+    return ((np.asarray(images) + 1) / 2).clip(0, 1).astype("float32"), labels

@@ -1,0 +1,34 @@
+"""The data of a run that a command's options name."""
+
+import argparse
+from typing import Any
+
+from ..data import Dataset, Split, open_data_of_run
+from ..errors import UsageError
+from ..evaluators.load_keras_model import read_run_config
+from ..io.paths import any_path
+
+
+def own_data(options: argparse.Namespace) -> tuple[Dataset, dict[str, Any]]:
+    """Opens the data set that the run SOURCE was trained on; returns it and the run's config.
+
+    --data_dir names the folder of its data; if it is not given, it becomes the folder of the run's
+    config. Raises `UsageError` if SOURCE is no run directory, `NotPreparedError` if its data is
+    gone.
+    """
+    file = any_path(options.source) / "config.json"
+    if not file.is_file():
+        there = any_path(options.source).exists()
+        raise UsageError(
+            "Expected a run directory, which knows its own data, or --dataset=NAME. "
+            f"{options.source} {'is no run directory' if there else 'does not exist'}."
+        )
+    config = read_run_config(file)
+    options.data_dir = options.data_dir or config["data_dir"]
+    return open_data_of_run(options.source, config, options.data_dir), config
+
+
+def own_split(options: argparse.Namespace) -> Split:
+    """Opens --split of the data of `own_data`; by default the split of the run's evaluation."""
+    dataset, config = own_data(options)
+    return dataset.split(options.split or config["eval_split"] or config["train_split"])

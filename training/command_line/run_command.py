@@ -1,0 +1,110 @@
+"""Runs the commands of a table.
+
+A command is a file of the table's package: a `Command`, whose docstring is the help. --help is
+answered before TensorFlow and Keras are imported: `run` imports what needs them.
+"""
+
+import argparse
+import dataclasses
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Protocol, cast
+
+from keras_vit.unknown_names import did_you_mean
+from keras_vit.version import __version__
+
+from ..io.quiet_start import check_backend, quiet_start
+from ..io.remote_stores import local_options
+from .exit_status import status_of
+from .options import CommandParser
+
+
+class Command(Protocol):
+    """The file of a command."""
+
+    def add_options(self, parser: CommandParser) -> None:
+        """Declares the options."""
+
+    def run(self, options: argparse.Namespace) -> int | None:
+        """Does the work; may return the exit status of the process, else 0."""
+
+
+_HELPS = ("--help", "-h", "--helpfull")
+
+
+@dataclasses.dataclass(frozen=True)
+class Commands:
+    """A table of commands.
+
+    Attributes:
+        program: how they are called, "keras-vit".
+        package: has the file of each.
+        table: {name of a command, and of its file: its line in the help}.
+        usage: the help, in which `{table}` becomes a line for each command.
+        groups: {name: (its line in the help, the commands behind it)}.
+        default: the command that has options without a name.
+    """
+
+    program: str
+    package: str
+    table: Mapping[str, str]
+    usage: str
+    groups: Mapping[str, tuple[str, "Commands"]] = dataclasses.field(default_factory=dict)
+    default: str = ""
+
+    def main(self, arguments: Sequence[str] | None = None) -> int:
+        """Runs the command that `arguments` name, and returns the exit status of the process.
+
+        None takes the arguments of the process. `--debug` may stand before the name.
+        """
+        name, *options = name_and_options(arguments)
+        if name in ("--help", "-h", "help"):
+            print(self.help(), end="")
+            return 0
+        if name == "--version":
+            print(f"keras-vit {__version__}")
+            return 0
+        if self.default and name.startswith("-"):
+            name, options = self.default, [name, *options]
+        if name in self.groups:
+            return self.groups[name][1].main(options)
+        if name in self.table:
+            return status_of(lambda: self._run(name, options), debug="--debug" in options)
+        known = [*self.table, *self.groups]
+        expected = f"Expected a command, one of {', '.join(known)}. Received: {name or 'none'}."
+        hint = did_you_mean(name, known)
+        print(f"error: {hint}{expected} See {self.program} --help", file=sys.stderr)
+        return 2
+
+    def help(self) -> str:
+        """Returns what --help prints."""
+        rows = {**self.table, **{name: line for name, (line, _) in self.groups.items()}}
+        width = max(map(len, rows)) + 2
+        table = "\n".join(f"  {name:<{width}}{line}" for name, line in rows.items())
+        return self.usage.format(table=table)
+
+    def parser(self, name: str) -> CommandParser:
+        """Returns the parser of a command."""
+        command = self._import(name)
+        parser = CommandParser(f"{self.program} {name}", command.__doc__)
+        command.add_options(parser)
+        return parser
+
+    def _import(self, name: str) -> Command:
+        with quiet_start():
+            return cast(Command, importlib.import_module(f"{self.package}.{name}"))
+
+    def _run(self, name, arguments):
+        if not {*_HELPS} & {*arguments}:
+            check_backend()
+        parser = self.parser(name)
+        options = parser.parse_args([text for text in arguments if text != "--debug"])
+        with local_options(options, parser.stores):
+            return self._import(name).run(options)
+
+
+def name_and_options(arguments: Sequence[str] | None) -> list[str]:
+    """Returns the words of a command line, `--debug` last; the first is "" where there are none."""
+    given = sys.argv[1:] if arguments is None else arguments
+    return sorted(given, key="--debug".__eq__) or [""]

@@ -1,4 +1,18 @@
-"""Imports public names when they are used, so that commands answer before Keras is imported."""
+"""Imports public names when they are used, so that commands answer before Keras is imported.
+
+Files import this project's files at the top. These import some where they are used, as those load
+TensorFlow, Keras, JAX or matplotlib:
+
+- `commands`, `command_line` and `training/tasks`, so that --help is answered at once;
+- `training/data/opened_dataset.py`, so that missing data is reported at once;
+- `training/evaluators/load_keras_model.py` and `export/tflite/quantization.py`, of which commands
+  need the rest;
+- `keras_vit/backends/by_backend.py`, `training/engine/__init__.py` and
+  `training/evaluators/features_and_logits.py`, for the backend that runs;
+- `training/reporting/html_of_charts_and_tables.py` and `export/tflite/layer_errors.py`, for
+  figures;
+- `benchmarks`, in processes that time imports or measure memory.
+"""
 
 import importlib
 import importlib.abc

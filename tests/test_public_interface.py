@@ -1,7 +1,9 @@
 import ast
 import pathlib
+import re
 
 from benchmarks.__main__ import BENCHMARKS
+from keras_vit import lazy_imports
 from keras_vit.__main__ import EXPORT, KERAS_VIT
 from keras_vit.training.config import default_config
 
@@ -74,6 +76,22 @@ def lacking(body, owner=None):
 def test_public_interface_is_described():
     assert not [(path, what) for path, module in MODULES.items() for what in lacking(module.body)]
     assert not [path for path, tree in MODULES.items() if tree.body and not ast.get_docstring(tree)]
+
+
+def test_imports_stand_at_the_top_except_where_it_is_said():
+    found = set()
+    for path, module in MODULES.items():
+        functions = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)]
+        for node in (each for function in functions for each in ast.walk(function)):
+            inside = isinstance(node, ast.ImportFrom) and node.level
+            if inside or (
+                isinstance(node, ast.Import | ast.ImportFrom)
+                and re.search(rf" ({'|'.join(PACKAGES)})\b", ast.unparse(node))
+            ):
+                found.add(path)
+    said = re.findall("`(.+?)`", lazy_imports.__doc__)
+    assert not [path for path in found if not any(each in path for each in said)]
+    assert not [each for each in said if not any(each in path for path in found)]
 
 
 def defaults(body, owner=""):

@@ -18,11 +18,15 @@ for each cell and seed.
 import argparse
 
 from ..command_line.options import CommandParser, list_of, whole
+from ..config.overrides import config_of, refuse_chosen
+from ..config.schema import flatten
+from ..configs.ablation import FEW_SHOT, STUDIES
+from ..data import open_dataset
+from ..io.atomic import write_text
 from ..io.quiet_start import import_tensorflow
 
 
 def add_options(parser: CommandParser) -> None:
-    from ..configs.ablation import STUDIES
 
     parser.add_argument("study", choices=STUDIES)
     parser.add_run(config=False)
@@ -36,9 +40,6 @@ def add_options(parser: CommandParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from ..configs.ablation import FEW_SHOT, STUDIES
-    from ..data import open_dataset
-    from ..io.atomic import write_text
 
     study = STUDIES[options.study]
     configs = _configs(study, options)
@@ -71,9 +72,6 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _configs(study, options):
-    from ..config.overrides import config_of
-    from ..config.schema import flatten
-    from ..protocols.train_unless_finished import refuse_chosen
 
     configs = study.cells(options.scale)
     unknown = sorted(set(options.cells or ()) - set(configs))

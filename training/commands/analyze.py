@@ -16,9 +16,12 @@ Draws the paper's pictures of a model, and writes the numbers behind each as CSV
 
 import argparse
 
+from .. import data
 from ..command_line.data_of_run import own_split
 from ..command_line.options import CommandParser, at_least_0, at_least_1
 from ..errors import UsageError
+from ..evaluators.load_keras_model import load_model, require_ours
+from ..io.image_listing import list_images, spread
 from ..io.paths import any_path
 from ..io.quiet_start import import_tensorflow
 
@@ -36,7 +39,6 @@ def add_options(parser: CommandParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     import_tensorflow()
-    from ..evaluators.load_keras_model import load_model, require_ours
     from ..reporting.matplotlib_figures import write_analysis
 
     source = load_model(options.source, name=options.model, image_size=options.image_size)
@@ -52,9 +54,7 @@ def run(options: argparse.Namespace) -> None:
 
 def _images(options, preprocess):
     """Returns (images, height, width, 3) of --dataset, --images or the run's data, or None."""
-    from .. import data
     from ..data.tf_data_batches import plain_dataset
-    from ..io.image_listing import list_images, spread
 
     if options.images and (options.dataset or options.split):
         raise UsageError("Expected either --images=PHOTO…, or --dataset=NAME and --split.")

@@ -20,9 +20,13 @@ import argparse
 import json
 import logging
 
+from .. import data
 from ..command_line.data_of_run import own_split
 from ..command_line.options import CommandParser
+from ..data.opened_dataset import warn_of_trained
+from ..data.tfds_folder import NotPreparedError
 from ..errors import UsageError
+from ..evaluators.load_keras_model import runs_behind
 from ..io.atomic import write_text
 from ..io.printed_table import Table
 from ..io.progress_bar import track
@@ -50,9 +54,7 @@ def run(options: argparse.Namespace) -> None:
     if options.index and not options.weights:
         raise UsageError("Expected --weights=NAME with --index.")
     import_tensorflow()
-    from ..data.opened_dataset import warn_of_trained
     from ..evaluators.features_and_logits import load_frozen
-    from ..evaluators.load_keras_model import runs_behind
     from ..evaluators.published_augreg_scores import (
         architecture_of,
         published_scores,
@@ -103,8 +105,6 @@ def run(options: argparse.Namespace) -> None:
 
 def _splits(options):
     """Returns the splits to evaluate, and why further test sets of --weights are missing."""
-    from .. import data
-    from ..data.tfds_folder import NotPreparedError
     from ..protocols.learning_rate_sweep import FURTHER_TEST_SETS
 
     if not (options.weights or options.dataset):

@@ -14,6 +14,12 @@ import argparse
 
 from ..command_line.data_of_run import own_data
 from ..command_line.options import CommandParser, at_least_0, at_least_1, list_of, whole
+from ..data import open_dataset
+from ..data.opened_dataset import warn_of_trained
+from ..evaluators.load_keras_model import runs_behind
+from ..io.atomic import write_text
+from ..io.paths import cache_folder
+from ..io.printed_table import Table
 from ..io.quiet_start import import_tensorflow
 
 
@@ -49,12 +55,7 @@ _penalties.__name__ = "penalty"
 
 def run(options: argparse.Namespace) -> None:
     import_tensorflow()
-    from ..data.opened_dataset import warn_of_trained
     from ..evaluators import features_and_logits, few_shot
-    from ..evaluators.load_keras_model import runs_behind
-    from ..io.atomic import write_text
-    from ..io.paths import cache_folder
-    from ..io.printed_table import Table
 
     tasks = _tasks(options)
     for run, config in runs_behind(options.source):
@@ -92,7 +93,6 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _tasks(options):
-    from ..data import open_dataset
     from ..evaluators.few_shot import open_task
 
     given, usual = (options.train_split, options.test_split), (None, None)

@@ -28,6 +28,7 @@ from collections.abc import Iterable
 
 from ..command_line.data_of_run import own_data, own_split
 from ..command_line.options import CommandParser, at_least_0, at_least_1
+from ..data.photo_sets import photo_path
 from ..errors import TrainingError, UsageError
 from ..io.atomic import write_text
 from ..io.image_listing import EXTENSIONS, list_images
@@ -120,7 +121,6 @@ def _check(options):
 
 def _choose_own_data(options):
     """Fills in what a run held out of its own data: its photos, or a data set for shards."""
-    from ..data.photo_sets import photo_path
 
     import_tensorflow()  # quietly, as reading a split needs it
     split = own_split(options)
@@ -197,7 +197,6 @@ def _show(options, predictor):
 
 def _trained_on(options, predictions):
     """Returns the ids of {file: prediction} it was trained on, if its data is as it was."""
-    from ..data.photo_sets import photo_path
 
     try:
         dataset, config = own_data(options)

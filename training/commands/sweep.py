@@ -15,6 +15,9 @@ seed.
 import argparse
 
 from ..command_line.options import CommandParser, above_0, list_of, number, whole
+from ..config.overrides import config_of, refuse_chosen
+from ..configs.finetune import row_of_table_4
+from ..data import open_dataset
 from ..io.quiet_start import import_tensorflow
 
 
@@ -29,10 +32,6 @@ def add_options(parser: CommandParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from ..config.overrides import config_of
-    from ..configs.finetune import row_of_table_4
-    from ..data import open_dataset
-    from ..protocols.train_unless_finished import refuse_chosen
 
     refuse_chosen(options.overrides, "optimizer.base_lr", "seed")
     config = config_of(options)

@@ -15,6 +15,7 @@ program that `pip install tensorboard` brings, tensorboard/.
 import argparse
 
 from ..command_line.options import CommandParser
+from ..config.overrides import config_of
 from ..io.quiet_start import import_tensorflow
 
 
@@ -23,7 +24,6 @@ def add_options(parser: CommandParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from ..config.overrides import config_of
 
     config = config_of(options)
     import_tensorflow()

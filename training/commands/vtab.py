@@ -16,11 +16,14 @@ training examples.
 import argparse
 
 from ..command_line.options import CommandParser, above_0, at_least_1, list_of, whole
+from ..config.overrides import config_of, refuse_chosen
+from ..configs import finetune
 from ..data import open_dataset
 from ..data.known_datasets import TASKS
 from ..data.tfds_folder import NotPreparedError
 from ..errors import UsageError
 from ..io.quiet_start import import_tensorflow
+from ..paper_tables import TABLE_4
 
 
 def add_options(parser: CommandParser) -> None:
@@ -40,8 +43,6 @@ def add_options(parser: CommandParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    from ..paper_tables import TABLE_4
-    from ..protocols.train_unless_finished import refuse_chosen
 
     chosen = ("optimizer.base_lr", "seed", "dataset", "train_split", "eval_split", "checkpoint")
     refuse_chosen(options.overrides, *chosen)
@@ -95,8 +96,6 @@ def _choose_tasks(names):
 
 
 def _config(options, task):
-    from ..config.overrides import config_of
-    from ..configs import finetune
 
     parts = [options.model or options.source, f"vtab/{task.name}"]
     given = {"size": options.image_size, "steps": options.steps}

@@ -93,6 +93,20 @@ def config_of(options: argparse.Namespace, config: ConfigDict | None = None) -> 
     return schema.complete(override(config, [*data_dir, *options.overrides]))
 
 
+def refuse_chosen(overrides: Sequence[str], *keys: str) -> None:
+    """Raises `UsageError` for overrides of keys that a protocol sets in each run.
+
+    It names the option that takes their values, if there is one.
+    """
+    options = {"optimizer.base_lr": "--rates", "seed": "--seeds", "dataset": "--tasks"}
+    for name in {each.partition("=")[0].removeprefix("--config.") for each in overrides}:
+        if name in keys:
+            raise UsageError(
+                f"Expected {options.get(name, f'no --config.{name}')}: this protocol sets "
+                f"config.{name} in each run. Received: --config.{name}."
+            )
+
+
 def override(config: ConfigDict, arguments: Sequence[str]) -> ConfigDict:
     """Returns a copy of `config` with the values of `--config.KEY=VALUE` arguments.
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from keras_vit.hidden_folder import REPLACED, hidden_folder, writing
 
 from .paths import any_path, is_remote
+from .remote_stores import sent
 
 
 @contextlib.contextmanager
@@ -20,8 +21,6 @@ def atomic_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     directory.
     """
     if is_remote(path):
-        from .remote_stores import sent
-
         with sent(any_path(path)) as temporary:
             yield temporary
         return

@@ -10,14 +10,21 @@ import pathlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+import keras
+from etils import epath
 from ml_collections import ConfigDict
 
 from keras_vit.errors import damage_named
 
+from ..config import schema
 from ..data import Dataset, fingerprint
+from ..engine import checkpoints
 from ..errors import Diverged, TrainingError, UsageError
+from ..evaluators.load_keras_model import read_run_config
+from ..io import remote_stores
 from ..io.atomic import write_text
 from ..io.paths import read_path
+from ..loop import run_directory, trainer
 from ..reporting.metrics_csv import read_metrics
 from ..tasks import COUNT, LOSS, Task, task_of
 
@@ -58,20 +65,6 @@ class RunResult:
         return f"diverged ({self.diverged})" if self.diverged else f"{self.percent:.2f} %"
 
 
-def refuse_chosen(overrides: Sequence[str], *keys: str) -> None:
-    """Raises `UsageError` for overrides of keys that a protocol sets in each run.
-
-    It names the option that takes their values, if there is one.
-    """
-    options = {"optimizer.base_lr": "--rates", "seed": "--seeds", "dataset": "--tasks"}
-    for name in {each.partition("=")[0].removeprefix("--config.") for each in overrides}:
-        if name in keys:
-            raise UsageError(
-                f"Expected {options.get(name, 'it as it is')}: this protocol sets config.{name} in "
-                f"each run. Received: --config.{name}."
-            )
-
-
 @contextlib.contextmanager
 def same_weights(checkpoint: str) -> Iterator[None]:
     """Enters a context in which every run of `train_run` begins from the weights of now."""
@@ -104,13 +97,6 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
             config, from other weights than those of `same_weights`, or on other data.
         TrainingError: if files of its data were replaced while it trained.
     """
-    import keras
-    from etils import epath
-
-    from ..config import schema
-    from ..engine import checkpoints
-    from ..evaluators.load_keras_model import read_run_config
-    from ..loop import run_directory, trainer
 
     if config.strategy == "multiworker" or config.processes.count > 1:
         raise UsageError(
@@ -179,7 +165,6 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
 
 def _remove(folder, names):
     """Removes what runs write in a folder, all that `names` match, and an empty folder."""
-    from ..io import remote_stores
 
     there = read_path(folder, lambda: [*folder.iterdir()] if folder.is_dir() else [])
     for path in filter(lambda each: names.fullmatch(each.name), there):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.prepare_photos import MAX_PIXELS
+from keras_vit.prepare_photos import MAX_PIXELS, read_orientation, read_photo
 
 from ..traced_functions import require, traced_once
 from .parse_operations import operation
@@ -175,8 +175,6 @@ class Decode:
     def _by_pillow(self, image):
         def read(content):
             # Here, as it brings Keras, which reading data needs for nothing else.
-            from keras_vit.prepare_photos import read_photo
-
             # Bytes in a graph, and an array of them outside of one.
             return read_photo(io.BytesIO(np.asarray(content, object).item()), self.upright)
 
@@ -255,8 +253,6 @@ def _orientation_of_jpeg(encoded):
 
     def read(content):
         # Here, as it brings Keras.
-        from keras_vit.prepare_photos import read_orientation
-
         return np.int32(read_orientation(io.BytesIO(np.asarray(content, object).item())))
 
     head = tf.strings.substr(encoded, 0, _SEARCHED)

@@ -13,7 +13,7 @@ from keras_vit.unknown_names import did_you_mean
 
 from ..errors import UsageError
 from ..io.paths import any_path
-from ..tasks import METRICS, TASKS, task_of
+from ..tasks import LOSS, METRICS, TASKS, task_of
 
 # The largest of the numbers that Keras counts updates in, and that weights are computed in.
 INT32 = 2**31 - 1
@@ -250,6 +250,9 @@ def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
     for unused, expected in task.unused:
         if changed := [key for key in unused.split() if flat[key] != DEFAULTS[key]]:
             yield f"{' '.join(changed)} {task.chosen_by}", expected
+    known = [each.column for each in (*task.metrics, LOSS)]
+    if c.eval_split and c.early_stopping.metric not in known:
+        yield "early_stopping.metric", f"one of {', '.join(known)}, the metrics of its task"
     if c.early_stopping.patience and not (c.eval_split and c.eval_every_steps):
         keys = "early_stopping.patience eval_split eval_every_steps"
         yield keys, "config.eval_split and config.eval_every_steps: evaluations to compare"

@@ -9,7 +9,7 @@ from ml_collections import ConfigDict
 from ..data.run_data import RunData
 from ..engine.engine_interface import Engine
 from ..tasks import COUNT, LOSS, task_of
-from .few_shot import FewShotEvaluator, Task
+from .few_shot import FewShotEvaluator, FewShotTask
 
 
 class Evaluator(Protocol):
@@ -51,17 +51,17 @@ class SplitEvaluator:
 
 
 def create_evaluators(
-    config: ConfigDict, engine: Engine, data: RunData, tasks: Sequence[Task]
+    config: ConfigDict, engine: Engine, data: RunData, few_shot_tasks: Sequence[FewShotTask]
 ) -> list[Evaluator]:
     """Returns the evaluators that a complete config asks for; the engine is built.
 
-    `tasks` are those of `config.few_shot`. Raises ValueError or UsageError if one of them cannot
-    work, such as without its data.
+    `few_shot_tasks` are the data sets of `config.few_shot`. Raises ValueError or UsageError for an
+    evaluator that cannot work.
     """
     found: list[Evaluator] = []
     if config.eval_split:
         found.append(SplitEvaluator(config, engine, data))
-    if tasks:
+    if few_shot_tasks:
         every_steps, shots = config.few_shot.every_steps, config.few_shot.shots
-        found.append(FewShotEvaluator(tasks, every_steps=every_steps, shots=shots))
+        found.append(FewShotEvaluator(few_shot_tasks, every_steps=every_steps, shots=shots))
     return found

@@ -167,7 +167,7 @@ def mean_accuracies(found: Accuracies) -> dict[tuple[int, float], MeanDeviation]
     return {key: MeanDeviation.of(values) for key, values in by_seed.items()}
 
 
-class Task(NamedTuple):
+class FewShotTask(NamedTuple):
     """The split that examples are chosen from and the one that is classified."""
 
     train: Split
@@ -181,13 +181,13 @@ class Task(NamedTuple):
 
 def open_task(
     dataset: Dataset, train_split: str | None = None, test_split: str | None = None
-) -> Task:
+) -> FewShotTask:
     """Returns splits of a data set, by default those of the authors' code.
 
     Raises `ValueError` for unknown splits.
     """
     train, test = SPLITS.get(dataset.name, ("train", "test"))
-    task = Task(dataset.split(train_split or train), dataset.split(test_split or test))
+    task = FewShotTask(dataset.split(train_split or train), dataset.split(test_split or test))
     task.test.warn_of_shared(task.train)
     return task
 
@@ -238,7 +238,7 @@ def kept_features(path: os.PathLike) -> Features | None:
 
 def evaluate(
     model: FrozenModel,
-    of: Task,
+    of: FewShotTask,
     *,
     preprocess: str | None = None,
     batch_size: int = 128,
@@ -343,7 +343,7 @@ class FewShotEvaluator:
 
     def __init__(
         self,
-        tasks: Sequence[Task],
+        tasks: Sequence[FewShotTask],
         *,
         every_steps: int = 0,
         shots: Sequence[int] = SHOTS,

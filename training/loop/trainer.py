@@ -85,9 +85,9 @@ class _Run:
         self.config, self.directory, self.engine = config, directory, engine
         self.data = data = RunData(config, dataset)
         schema.derive_steps(config, data.train.num_examples, directory.before)
-        tasks = [open_task(each) for each in data.few_shot_sets]
+        few_shot_tasks = [open_task(each) for each in data.few_shot_sets]
         data.description["few_shot"] = fingerprint.of_splits(
-            [split.fingerprint for task in tasks for split in task]
+            [split.fingerprint for each in few_shot_tasks for split in each]
         )
         agreement_of_workers.check_data(engine, data.description)
         directory.check(data.description)
@@ -110,9 +110,9 @@ class _Run:
             data.preprocess.on_device,
         )
         data.check(engine.model)
-        for task in tasks:
-            task.test.warn_of_shared(data.train)
-        scored = [*filter(None, [data.eval]), *(task.test for task in tasks)]
+        for each in few_shot_tasks:
+            each.test.warn_of_shared(data.train)
+        scored = [*filter(None, [data.eval]), *(each.test for each in few_shot_tasks)]
         for run, its_config in runs_behind(config.checkpoint if scored else ""):
             for split in scored:
                 warn_of_trained(split, run, its_config)
@@ -157,7 +157,7 @@ class _Run:
             )
         data.description["accepted_after"] = int(self.best.since)
         self.batches = engine.make_batches(data.train_batches(engine.step))
-        self.evaluators = create_evaluators(config, engine, data, tasks)
+        self.evaluators = create_evaluators(config, engine, data, few_shot_tasks)
 
     def train(self, stop_request: StopRequest) -> dict[str, float]:
         engine = self.engine

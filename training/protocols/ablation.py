@@ -69,7 +69,7 @@ def run_study(
     configs: Mapping[str, ConfigDict],
     workdir: pathlib.Path,
     datasets: Mapping[str, Dataset],
-    few_shot_task: few_shot.Task,
+    few_shot_task: few_shot.FewShotTask,
     *,
     seeds: Sequence[int] = (0,),
 ) -> list[Score]:

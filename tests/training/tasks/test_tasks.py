@@ -52,6 +52,9 @@ def errors(outputs, batch):
 def test_a_third_task_is_one_class(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(tasks, "TASKS", (Brightness(),))
     config = tiny(total_steps=20, eval_every_steps=5, ema_decay=0.0, mixup_p=0.0)
+    with pytest.raises(UsageError, match=r"metric: expected one of eval_error, eval_loss, the met"):
+        trainer.train(config, tmp_path / "refused")
+    config.early_stopping.metric = "eval_loss"
     with pytest.raises(UsageError, match=r"Expected one number an image\. Received: \(None, 10\)"):
         trainer.train(config, tmp_path / "refused")
     config.model.num_classes, config.optimizer.base_lr = 1, 1e-2

@@ -163,11 +163,10 @@ def _compile_tensorflow(model, topology, images):
     from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
     import keras_vit
-    from keras_vit.losses import build_loss
     from keras_vit.training.config import schema
     from keras_vit.training.engine.tensorflow import TensorFlowEngine
-    from keras_vit.training.engine.update import supervised
     from keras_vit.training.recipes.optimizer import build_optimizer
+    from keras_vit.training.tasks import task_of
 
     replicas = _chips(topology)
     group = tf.constant([list(range(replicas))], tf.int32)
@@ -189,7 +188,7 @@ def _compile_tensorflow(model, topology, images):
     engine.build(
         lambda: built,
         lambda _: optimizer,
-        lambda _: supervised(build_loss("softmax")),
+        lambda _: task_of(engine.config).objective(engine.config, None),
         lambda images: images,
     )
     batch = {"image": tf.zeros((images, *built.input_shape[1:])), "label": tf.zeros((images, 1000))}

@@ -19,7 +19,6 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from benchmarks.tpu_compile import OPTIMIZER, PRECISION, collectives, reason
 from keras_vit import create_model
-from keras_vit.losses import build_loss
 from keras_vit.training.config import schema
 from keras_vit.training.engine.engine_interface import Engine
 from keras_vit.training.engine.jax import (
@@ -29,8 +28,9 @@ from keras_vit.training.engine.jax import (
     replicated,
     state_sharding,
 )
-from keras_vit.training.engine.update import Totals, supervised
+from keras_vit.training.engine.update import Totals
 from keras_vit.training.recipes.optimizer import build_optimizer
+from keras_vit.training.tasks import task_of
 from keras_vit.variants import arguments_of
 
 
@@ -70,7 +70,7 @@ def lower(
     engine.build(
         lambda: model,
         lambda _: optimizer,
-        lambda _: supervised(build_loss("softmax")),
+        lambda _: task_of(engine.config).objective(engine.config, None),
         lambda images: images,
     )
     state = [

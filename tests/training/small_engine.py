@@ -2,11 +2,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.losses import build_loss
 from keras_vit.training.config import schema
 from keras_vit.training.engine import create_engine
-from keras_vit.training.engine.update import supervised
 from keras_vit.training.recipes.optimizer import optimizer_of
+from keras_vit.training.tasks import task_of
 
 
 def random_batches(batches, size):
@@ -26,7 +25,7 @@ def small_engine(make_model, prepare_images=lambda images: images, **changes):
     engine.build(
         lambda: make_model(config),
         lambda model: optimizer_of(config, model),
-        lambda _: supervised(build_loss(config.loss, config.label_smoothing)),
+        lambda _: task_of(config).objective(config, None),
         prepare_images,
     )
     return engine

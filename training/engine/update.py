@@ -34,15 +34,6 @@ class Objective(NamedTuple):
     variables: Sequence[keras.Variable] = ()
 
 
-def supervised(loss: keras.losses.Loss) -> Objective:
-    """Returns the objective of a loss of `keras_vit.losses` by the labels."""
-
-    def losses(model, batch):
-        return loss.call(batch["label"], model(batch["image"], training=True))
-
-    return Objective(losses)
-
-
 class Report(NamedTuple):
     """The report of a call of several updates; equal in every process.
 

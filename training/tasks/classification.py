@@ -48,9 +48,12 @@ class Classification(Task):
     def objective(self, config, class_weights):
         from keras_vit.losses import build_loss
 
-        from ..engine.update import supervised
+        from ..engine.update import Objective
 
-        return supervised(build_loss(config.loss, config.label_smoothing, class_weights))
+        loss = build_loss(config.loss, config.label_smoothing, class_weights)
+        return Objective(
+            lambda model, batch: loss.call(batch["label"], model(batch["image"], training=True))
+        )
 
     def batch_sums(self, loss):
         from keras import ops

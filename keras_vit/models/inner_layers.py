@@ -86,8 +86,12 @@ def with_replaced_layers(
     None leaves it as it is.
     """
     # Without the optimizer, and by the shortcut if the model has one.
-    graph = getattr(model, "up_to", lambda: keras.Model(*model.inputs, *model.outputs))()
-    calls: collections.Counter[str] = collections.Counter()
+    if not hasattr(model, "up_to"):
+        outputs = model.output if len(model.outputs) > 1 else model.outputs[0]
+        graph = keras.Model(model.inputs[0], outputs, name=model.name)
+    else:
+        graph = model.up_to()
+    (images,), calls = graph.inputs, collections.Counter[str]()
 
     def call(layer: keras.layers.Layer, *args: Any, **kwargs: Any) -> Tensor:
         if isinstance(layer, keras.Model):
@@ -102,7 +106,7 @@ def with_replaced_layers(
 
     return keras.models.clone_model(
         graph,
-        input_tensors=keras.Input(batch_shape=batch_shape or graph.inputs[0].shape),
+        input_tensors=keras.Input(batch_shape=batch_shape or images.shape, dtype=images.dtype),
         clone_function=lambda layer: layer,
         call_function=call,
     )

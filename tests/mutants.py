@@ -151,8 +151,8 @@ def failure(tree, arguments, seconds):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     start = "FAILED|ERROR|ImportError while loading conftest"
-    found = re.findall(rf"^(?:{start}) '?(.+?)(?:'\\.| - |$)", output, re.MULTILINE)
-    return found[0] if found else ""
+    found = re.findall(rf"^(?:{start}) '?(.+?)(?:'\.$| - |$)", output, re.MULTILINE)
+    return found[0].removeprefix(f"{tree}/") if found else ""
 
 
 def main(count, seed, seconds, workers):

@@ -16,7 +16,8 @@ from .errors import ExportError
 CLASSIFIERS = (VisionTransformer, ResNetV2, AxialResNet)
 MODELS = (*CLASSIFIERS, MaskedPatchPrediction)
 OUTPUTS = ("logits", "representation")
-# The largest flatbuffer, which a TFLite file is, and protocol buffer, which an ONNX file is.
+# The largest flatbuffer, which a TFLite file is, and protocol buffer, which an ONNX file is without
+# the file of weights beside it.
 FILE_LIMIT = 2**31
 # A value as large as this is of pixels in [0, 255], not of rounding or augmentation in [0, 1].
 BYTES_FROM = 2.0
@@ -170,7 +171,7 @@ def check_range(images: Tensor) -> None:
 
 
 def require_single_file(model: keras.Model) -> None:
-    """Checks that a model's float32 weights fit into a TFLite or ONNX file.
+    """Checks that a model's float32 weights fit into a TFLite file.
 
     Raises:
         ExportError: if they do not.
@@ -179,8 +180,8 @@ def require_single_file(model: keras.Model) -> None:
     if size >= FILE_LIMIT:
         raise ExportError(
             f"Expected weights of less than {FILE_LIMIT / 2**30:.0f} GiB, which is what a TFLite "
-            f"or an ONNX file holds. Received: {size / 2**30:.1f} GiB. Export the model with "
-            "export.to_hub, or take a smaller one."
+            f"file holds. Received: {size / 2**30:.1f} GiB. Export the model with export.to_hub or "
+            "export.to_onnx, or take a smaller one."
         )
 
 

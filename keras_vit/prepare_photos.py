@@ -216,10 +216,7 @@ def parsed_operations(operations: str) -> list[tuple[str, dict[str, Any]]]:
 def maps_to_model_range(operations: str) -> bool:
     """Whether operations end with `value_range(-1, 1)` in any spelling; raises as the above."""
     parsed = parsed_operations(operations.rpartition("|")[2])
-    return any(
-        name == "value_range" and [*arguments.values()] == [-1, 1, 0, 255]
-        for name, arguments in parsed
-    )
+    return [(name, *each.values()) for name, each in parsed] == [("value_range", -1, 1, 0, 255)]
 
 
 def keeps_upright(operations: str) -> bool:
@@ -231,9 +228,10 @@ def keeps_upright(operations: str) -> bool:
 def _decode(image, channels=3, precise=False, upright=True):
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 or 3, not {channels!r}")
+    if channels == 3:
+        return image
     # As `tf.image.rgb_to_grayscale`.
-    gray = image @ np.array([0.2989, 0.587, 0.114]) if channels == 1 else None
-    return image if gray is None else (gray[..., None] * (255.5 / 255)).astype(np.uint8)
+    return (image @ np.array([[0.2989], [0.587], [0.114]]) * (255.5 / 255)).astype(np.uint8)
 
 
 def _resize(image, size, method="bilinear", antialias=False):

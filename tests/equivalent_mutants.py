@@ -2,6 +2,10 @@
 
 EQUIVALENT = {
     (
+        "training/engine/tensorflow.py",
+        "return dataset.rebatch(size // replicas, drop_remainder=True)",
+    ): "batches are multiples of the replicas, so none is left over",
+    (
         "training/prediction/predict_folders_and_shards.py",
         "for number, row in zip(found, self._rows(found, images, pictures), strict=True):",
     ): "each image of the batch is then read again alone, and gives the same row",

@@ -127,7 +127,9 @@ def killer(tree, original, tests, seconds):
         while found := failure(tree, ["-m", chosen, *tests, *skipped], seconds):
             if not failure(original, [found.partition("[")[0]], seconds):
                 return found
-            # It fails of itself, or of a machine that is busy.
+            if len(skipped) == 5:
+                break
+            # It fails in any copy, or the machine is busy.
             skipped.append(f"--deselect={found}")
     return ""
 
@@ -151,8 +153,8 @@ def failure(tree, arguments, seconds):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     start = "FAILED|ERROR|ImportError while loading conftest"
-    found = re.findall(rf"^(?:{start}) '?(.+?)(?:'\\.| - |$)", output, re.MULTILINE)
-    return found[0] if found else ""
+    found = re.findall(rf"^(?:{start}) '?(.+?)(?:'\.$| - |$)", output, re.MULTILINE)
+    return found[0].removeprefix(f"{tree}/") if found else ""
 
 
 def main(count, seed, seconds, workers):

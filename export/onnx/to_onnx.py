@@ -14,13 +14,21 @@ from keras_vit.training.io.atomic import atomic_file
 from ..errors import damage_refused, imported
 from ..labels_and_interface_json import exported_texts
 from ..quiet_conversion import quiet_conversion
-from ..supported_models import image_size, output_name, portable, require_single_file
+from ..supported_models import FILE_LIMIT, image_size, output_name, portable
 from ..tflite.gpu_delegate_fixes import for_delegates
 
-# GELU becomes Erf or Tanh and LayerNorm its parts, which every runtime of the last years has.
+# The first that has LayerNormalization, which quantizers know; GELU becomes Erf or Tanh.
 OPSET = 17
+# Bytes of a file that are left for its graph, beside its weights.
+_GRAPH_SIZE = 2**24
 # Operations that change the layout of an array and no number in it.
 _LAYOUTS = ("Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
+# The operations of `keras_vit.layers.LayerNormalization`, from the last one upwards: which input of
+# the operation before leads to each.
+_NORMALIZATION = [
+    *[("Mul", 0), ("Mul", 0), ("Reciprocal", 1), ("Sqrt", 0), ("Add", 0)],
+    *[("GlobalAveragePool ReduceMean", 0), ("Mul", 0), ("Sub", 0)],
+]
 
 
 def to_onnx(
@@ -37,11 +45,11 @@ def to_onnx(
     It takes `image`, (batch, height, width, 3) float32 RGB in [0, 1], any number of them, and
     gives `logits`, (batch, classes), or `representation`, float32 too. Its metadata has `labels`,
     class names by lines, and `interface.json`, which says the size, range and preprocessing of
-    images.
+    images. Weights of 2 GiB or more are in a second file, whose name ends with ".onnx.data".
 
     Args:
         model: of this package, one of `export.supported_models.MODELS`.
-        file: the file to write; it appears whole or not at all.
+        file: the file to write; it appears whole or not at all, after the weights beside it.
         labels: class names in the order of the logits; None takes `model.class_names`.
         output: "logits" or "representation"; None takes the logits where the model has a head.
         float16: whether to store weights and compute in float16, apart from the head and the
@@ -52,7 +60,7 @@ def to_onnx(
 
     Raises:
         RuntimeMissing: if tf2onnx, which Keras converts with, is not installed.
-        ExportError: if the model is of another package, or its weights exceed 2 GiB.
+        ExportError: if the model is of another package.
         ValueError: if the labels do not fit, or the model does not have the output.
         OSError: if the file cannot be written.
     """
@@ -61,7 +69,6 @@ def to_onnx(
     # A policy of Keras: converters of files compute normalizations in float16 too, and overflow.
     model = portable(model, "float16" if float16 else "float32")
     require_finite(model)  # in float16 large weights are infinite
-    require_single_file(model)
     output = output_name(model, output)
     texts = exported_texts(model, labels, activation or model.activation, output)
     if LABELS_FILE in texts:
@@ -84,13 +91,20 @@ def to_onnx(
         if {each.name for each in content.graph.input} - {"image", *arrays}:
             arrays |= graph.constants_by_name(image)
         _store_weights(content.graph, arrays)
+        _fuse_normalizations(content.graph)
         content.doc_string = f"{model.name} of keras_vit: RGB images in [0, 1]"
         onnx.helper.set_model_props(content, texts)
         unknown = f"{model.name} has a layer that the converter to ONNX does not know"
+        weights = f"{temporary.name}.data"
+        size = sum(len(each.raw_data) for each in content.graph.initializer)
+        is_large = size >= FILE_LIMIT - _GRAPH_SIZE
+        onnx.save(content, temporary, save_as_external_data=is_large, location=weights)
         with damage_refused(unknown, "Replace it."):
-            onnx.checker.check_model(content)
+            onnx.checker.check_model(temporary)
             (_image,) = content.graph.input
-        onnx.save(content, temporary)
+        if is_large:
+            with atomic_file(f"{os.fspath(file)}.data") as beside:
+                os.replace(temporary.with_name(weights), beside)
     return pathlib.Path(file)
 
 
@@ -98,7 +112,7 @@ class _WeightsAsInputs(keras.Model):
     """A model whose weights are arguments, since the converter copies constants dozens of times."""
 
     def __init__(self, model):
-        super().__init__(name=model.name)
+        super().__init__(name=model.name, autocast=False)
         self.model, self.built = model, True
 
     def call(self, inputs):
@@ -144,6 +158,39 @@ def _store_weights(graph, inputs):
             (array,) = ReferenceEvaluator(node).run(None, arrays)
             weights[node.output[0]] = numpy_helper.from_array(array, node.output[0])
             graph.node.remove(node)
-    used = {name for node in graph.node for name in node.input}
-    del graph.initializer[:]
-    graph.initializer.extend(each for name, each in weights.items() if name in used)
+    _replace(graph.initializer, weights.values())
+
+
+def _fuse_normalizations(graph):
+    """Makes each LayerNormalization one operation, and drops what nothing uses."""
+    from onnx import helper, numpy_helper
+
+    weights = {each.name: each for each in graph.initializer}
+    made_by = {name: node for node in graph.node for name in node.output}
+    used, nodes = {each.name for each in graph.output}, []
+    for node in reversed(graph.node):
+        if used.isdisjoint(node.output):
+            continue
+        parts = [node] if node.op_type == "Add" else []
+        for kinds, position in _NORMALIZATION if parts else ():
+            parts.append(made_by.get(parts[-1].input[position]))
+            if parts[-1] is None or parts[-1].op_type not in kinds.split():
+                break
+        else:
+            if parts:
+                epsilon = numpy_helper.to_array(weights[parts[5].input[1]]).item()
+                inputs = [parts[-1].input[0], parts[1].input[1], node.input[1]]
+                node = helper.make_node(
+                    "LayerNormalization", inputs, node.output, node.name, epsilon=epsilon
+                )
+        nodes.append(node)
+        used.update(node.input)
+    _replace(graph.node, reversed(nodes))
+    _replace(graph.initializer, [each for name, each in weights.items() if name in used])
+
+
+def _replace(field, values):
+    """Replaces all values of a repeated field of a protocol buffer."""
+    values = list(values)
+    del field[:]
+    field.extend(values)

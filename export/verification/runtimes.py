@@ -21,7 +21,7 @@ from ai_edge_litert.interpreter import Interpreter
 from keras_vit.checkpoints import load_checkpoint
 from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
-from keras_vit.training.evaluators.exported_files import TFLiteFunction
+from keras_vit.training.evaluators.exported_files import ONNXFunction, TFLiteFunction
 from keras_vit.type_hints import Tensor
 
 from ..errors import ExportError, RuntimeMissing, damage_refused, imported
@@ -36,6 +36,8 @@ from .browser import chromium, served
 from .subprocesses import run_compiled
 
 BATCH = 8
+# Types of the arrays of an ONNX file that no quantizer wrote.
+_UNQUANTIZED = {"FLOAT", "FLOAT16", "INT32", "INT64", "BOOL"}
 _SUFFIXES = {".tflite": TFLITE, ".npz": NPZ, ".onnx": ONNX}
 
 CHOSEN = ("VK_DRIVER_FILES", "VK_ICD_FILENAMES")
@@ -226,37 +228,22 @@ def _open_keras(path, model):
 
 def _open_onnx(path, model=None):
     """Opens an .onnx file in ONNX Runtime, on the processor."""
-    onnxruntime, onnx = imported("onnxruntime", "onnx"), imported("onnx", "onnx")
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # its errors are raised as well
-    with damage_refused(f"{path} cannot be loaded by ONNX Runtime"):
-        session = onnxruntime.InferenceSession(
-            path.read_bytes(), options, providers=["CPUExecutionProvider"]
-        )
-        inputs, outputs = session.get_inputs(), session.get_outputs()
-        given, made = ([each.name for each in ends] for ends in (inputs, outputs))
-        if given != ["image"] or len(made) != 1:
-            raise ExportError(
-                f"Expected a file from `image` to one output. Received: {path}, from {given} to "
-                f"{made}. Write it with `keras-vit export onnx`."
-            )
-        _, height, width, _ = inputs[0].shape
-        graph = onnx.load(path).graph
-        used = {name for node in graph.node for name in node.input}
-        types = {each.data_type for each in graph.initializer if each.name in used}
+    for module in ("onnx", "onnxruntime"):
+        imported(module, "onnx")
+    function = ONNXFunction(path, damage_refused)
 
     def run(images):
-        with damage_refused(f"{path} cannot be run by ONNX Runtime"):
-            result = in_batches(lambda batch: session.run(None, {"image": batch})[0], images)
-        return result, Delegation(", ".join(session.get_providers()), True)
+        return in_batches(function, images), Delegation("CPUExecutionProvider", True)
 
     def other_ways(images):
-        expected = model.up_to(made[0])(images[:1] * 2 - 1, training=False)
+        expected = model.up_to(function.output)(images[:1] * 2 - 1, training=False)
         return {"answer for one image": _difference(run(images[:1])[0], expected)}
 
-    kind = "float16" if onnx.TensorProto.FLOAT16 in types else "onnx"
-    others = other_ways if model and made[0] in model.endpoints else None
-    return Artifact(kind, made[0], run, (height, width), other_ways=others)
+    kind = "float16" if "FLOAT16" in function.types else "onnx"
+    if not function.types <= _UNQUANTIZED:
+        kind = "onnx-quantized"
+    others = other_ways if model and function.output in model.endpoints else None
+    return Artifact(kind, function.output, run, function.image_shape[:2], other_ways=others)
 
 
 def _open_interpreter(path, model=None, runtime="litert", delegation=None):

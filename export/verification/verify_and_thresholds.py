@@ -41,8 +41,8 @@ class Report:
 
     Attributes:
         artifact: its path.
-        kind: "hub", "npz", "onnx", or the quantization of a TFLite file, of which an ONNX file may
-            have "float16"; key of `THRESHOLDS`.
+        kind: "hub", "npz", "onnx", "onnx-quantized", or the quantization of a TFLite file, of
+            which an ONNX file may have "float16"; key of `THRESHOLDS`.
         runtime: what ran it, key of `export.verification.RUNTIMES`.
         output: which was compared, "logits", "probabilities" or "representation".
         images: how many.
@@ -191,6 +191,7 @@ THRESHOLDS = {
     "hub": Thresholds(1e-5, 0.99999, 1.0, 0.0),
     "npz": Thresholds(1e-6, 0.99999, 1.0, 0.0),
     "onnx": Thresholds(1e-4, 0.99999, 1.0, 0.0),
+    "onnx-quantized": Thresholds(0.5, 0.99, 0.95, 0.01),
     "none": Thresholds(1e-4, 0.99999, 1.0, 0.0),
     "float16": Thresholds(2e-2, 0.9999, 0.99, 0.005),
     "dynamic": Thresholds(0.5, 0.99, 0.95, 0.01),
@@ -281,10 +282,12 @@ def verify(
                 for way, error in artifact.other_ways(images[:_SHOWN]).items()
                 if not error <= limit
             ]
-        if pathlib.Path(usable).suffix == ".tflite" and (
-            artifact.kind == "float16" or name in _GPUS
-        ):
-            failures += _too_large_for_float16(graph, images)
+        largest = FLOAT16_LARGEST
+        if name == "onnx" and artifact.kind == "float16":
+            # Its normalizations and head are in float32; what overflows in float16 is infinite.
+            graph, largest = _graph(portable(original, "float16"), artifact), np.finfo("f4").max
+        if artifact.kind == "float16" or name in _GPUS:
+            failures += _too_large_for_float16(graph, images, largest)
         failures.extend(_other_texts(pathlib.Path(usable), model, artifact))
         failures.extend(_other_settings(path, usable, model))
     return dataclasses.replace(report, failures=tuple(failures))
@@ -313,10 +316,10 @@ def _graph(model, artifact):
     return keras.Model(model.input, endpoints[output], name=model.name)
 
 
-def _too_large_for_float16(graph, images):
+def _too_large_for_float16(graph, images, limit):
     largest = largest_activations(graph, images)
     name = max(largest, key=lambda operation: largest[operation])
-    if largest[name] <= FLOAT16_LARGEST:
+    if largest[name] <= limit:
         return []
     return [
         f"{name} reaches {largest[name]:.4g}, float16 ends at {FLOAT16_LARGEST:g}: export float32, "
@@ -473,4 +476,9 @@ def _other_settings(path, file, model):
 
 
 def _size(path):
-    return sum(each.stat().st_size for each in (path, *path.rglob("*")) if each.is_file())
+    files = (
+        path,
+        pathlib.Path(f"{path}.data"),
+        *path.rglob("*"),
+    )  # large ONNX files have weights there
+    return sum(each.stat().st_size for each in files if each.is_file())

@@ -54,7 +54,7 @@ class CommandParser(argparse.ArgumentParser):
     def add_source(self, exported: bool = True, store: Store = "") -> None:
         """Adds SOURCE, and the options of `add_model`; `exported` models are sources too."""
         text = "run directory, .keras file, "
-        text += "directory of a TF-Hub module, .tflite file, " if exported else ""
+        text += "directory of a TF-Hub module, .tflite or .onnx file, " if exported else ""
         text += "published name, or with --model the file or published name of a checkpoint"
         self.add_argument("source", metavar="SOURCE", store=store, help=text)
         self.add_model()

@@ -1,8 +1,9 @@
 """`keras-vit predict SOURCE PHOTO…`: what is on a photo, by name and probability.
 
 SOURCE is a run directory, a .keras file, the published name of a classifier of ImageNet, the
-directory of a TF-Hub module or a .tflite file. Photos are files or folders of them; they are turned
-upright, and prepared as in the model's evaluation. One that cannot be read is named and left out.
+directory of a TF-Hub module, a .tflite or an .onnx file. Photos are files or folders of them; they
+are turned upright, and prepared as in the model's evaluation. One that cannot be read is named and
+left out.
 
   keras-vit predict runs/birds photo.jpg
   keras-vit predict runs/birds photos/ --output=predictions.html
@@ -90,7 +91,7 @@ def _check(options):
     models = [
         path
         for path in options.photos or ()
-        if path.suffix in (".keras", ".tflite") or (path / "model.keras").exists()
+        if path.suffix in (".keras", ".tflite", ".onnx") or (path / "model.keras").exists()
     ]
     if is_image or models:
         received = f"{options.source}, an image, in the model's place"

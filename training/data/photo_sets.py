@@ -221,7 +221,6 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
     separator = above[4:5] or max(",;\t", key=header.count)
     stream = io.StringIO(text[len(above) :], newline="")
     reader = csv.DictReader(stream, strict=True, skipinitialspace=True, delimiter=separator)
-    skipped = above.count("\n")
     try:
         columns = list(filter(None, reader.fieldnames or ()))
         misspelt = {name.strip().lower() for name in columns} & set(_COLUMNS) - set(columns)
@@ -238,7 +237,7 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
             if "\\" in row["path"] and not photo.is_file():
                 row["path"] = row["path"].replace("\\", "/")
                 photo = photo_path(file.parent, row["path"])
-            number = skipped + reader.line_num
+            number = reader.line_num + bool(above)
             empty = [name for name in _COLUMNS if name in row and not row[name]]
             real = photo if is_remote(photo) else os.path.realpath(photo)
             first = lines.setdefault(os.fspath(real), number)
@@ -259,7 +258,7 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
             raise UsageError(f"Line {number} of {file} has {wrong}.")
     except csv.Error as error:
         # The number is that of the row before it.
-        number = skipped + reader.line_num + 1
+        number = reader.line_num + bool(above) + 1
         raise UsageError(f"Line {number} of {file} is no row of CSV: {error}.") from error
     if not rows:
         raise UsageError(f"Expected rows of photos. {file} has none.")

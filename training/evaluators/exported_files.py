@@ -1,6 +1,7 @@
-"""Exported files: the texts inside of modules and TFLite files, and TFLite on the processor."""
+"""Exported files: the texts inside of them, and TFLite and ONNX files on the processor."""
 
 import functools
+import importlib
 import json
 import math
 import os
@@ -62,9 +63,7 @@ def _inside(path, name, parse):
             file = path / "assets" / name
             return parse(read_text(file)) if file.is_file() else None
         if path.suffix == ".onnx":
-            import onnx
-
-            content = onnx.load(path, load_external_data=False)
+            content = _import("onnx", "onnx").load(path, load_external_data=False)
             texts = {each.key: each.value for each in content.metadata_props}
             found = texts.get("labels" if name == LABELS_FILE else name)
             return None if found is None else parse(found)
@@ -210,11 +209,13 @@ class TFLiteFunction:
         large = os.path.getsize(self._path) > _LARGE and self._all_floats
         if not (bfloat16 or (large and find_spec("openvino"))):
             return "litert"
-        able = _import_openvino().Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+        able = (
+            _import("openvino", "openvino").Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+        )
         return "openvino" if "BF16" in able else "litert"
 
     def _requests(self, threads, streams, precision):
-        openvino = _import_openvino()
+        openvino = _import("openvino", "openvino")
         options = {
             # By default it computes in bfloat16 on processors that have it.
             "INFERENCE_PRECISION_HINT": precision,
@@ -229,6 +230,59 @@ class TFLiteFunction:
 
     def _damage_named(self, runtime):
         return damage_named(f"{self._path} cannot be run by {runtime}")
+
+
+class ONNXFunction:
+    """An .onnx file as a function of images in [0, 1], in ONNX Runtime on the processor.
+
+    Args:
+        path: the .onnx file.
+        refused: turns errors into those of damage, as `damage_named`.
+
+    Attributes:
+        image_shape: (height, width, channels).
+        output: the name of its output, such as "logits".
+        runtime: "onnxruntime".
+        signatures: none.
+        weights: paths of the files beside it that hold arrays.
+        types: names of the types of its arrays that are used.
+
+    Raises:
+        ValueError: if the file is damaged, or is not from `image` to one output.
+        UsageError: if ONNX Runtime is not installed.
+    """
+
+    runtime, signatures = "onnxruntime", ()
+
+    def __init__(self, path: str | os.PathLike, refused: Callable = damage_named) -> None:
+        onnx, onnxruntime = _import("onnx", "onnx"), _import("onnxruntime", "onnx")
+        self._path, options = pathlib.Path(path), onnxruntime.SessionOptions()
+        options.log_severity_level = 4  # its errors are raised as well
+        self._refused = refused
+        with refused(f"{path} cannot be loaded by ONNX Runtime"):
+            graph = onnx.load(path, load_external_data=False).graph
+            used = {name for node in graph.node for name in node.input}
+            arrays = [each for each in graph.initializer if each.name in used]
+            places = {e.value for a in arrays for e in a.external_data if e.key == "location"}
+            self.weights = [self._path.parent / place for place in sorted(places)]
+            self.types = {onnx.TensorProto.DataType.Name(each.data_type) for each in arrays}
+            self._session = onnxruntime.InferenceSession(
+                os.fspath(path), options, providers=["CPUExecutionProvider"]
+            )
+            inputs, outputs = self._session.get_inputs(), self._session.get_outputs()
+            given, made = ([each.name for each in ends] for ends in (inputs, outputs))
+            if given != ["image"] or len(made) != 1:
+                raise ValueError(
+                    "expected a file from `image` to one output, as `keras-vit export onnx` "
+                    f"writes. Received: from {given} to {made}"
+                )
+            _, height, width, channels = inputs[0].shape
+            (self.output,), self.image_shape = made, (height, width, channels)
+
+    def __call__(self, images: np.ndarray) -> np.ndarray:
+        """Returns the outputs (n, …) of images (n, height, width, 3) float32 in [0, 1]."""
+        with self._refused(f"{self._path} cannot be run by ONNX Runtime"):
+            return self._session.run(None, {"image": images})[0]
 
 
 def signature_of(path: pathlib.Path, name: str) -> Callable[[np.ndarray], np.ndarray]:
@@ -250,12 +304,11 @@ def _openvino(request, image):
     return request.infer([image], share_inputs=True)[0].copy()
 
 
-def _import_openvino():
+def _import(module, extra):
     try:
-        import openvino
+        return importlib.import_module(module)
     except ImportError as error:
-        raise UsageError(missing_extra("openvino", "openvino", error)) from error
-    return openvino
+        raise UsageError(missing_extra(module, extra, error)) from error
 
 
 def _cores():

@@ -101,7 +101,7 @@ def load_frozen(
 
     Args:
         source: of a Keras model, the directory of a TF-Hub module, which holds
-            `saved_model.pb`, or a .tflite file.
+            `saved_model.pb`, or a .tflite or .onnx file.
         layer: the output used as features: an endpoint or layer of a Keras model, or an attribute
             of a module. None takes `endpoints["representation"]`, or `module.feature_vector`,
             where there is one, and what the model returns otherwise.
@@ -113,15 +113,15 @@ def load_frozen(
         ValueError: if it cannot be used, or has no such layer.
     """
     path = pathlib.Path(source)
-    is_tflite, is_module = path.suffix == ".tflite", (path / "saved_model.pb").exists()
-    if is_tflite or is_module:
+    is_file, is_module = path.suffix in (".tflite", ".onnx"), (path / "saved_model.pb").exists()
+    if is_file or is_module:
         load_keras_model.refuse_facts(source, **checkpoint)
-    if layer is not None and is_tflite:
+    if layer is not None and is_file:
         raise ValueError(f"Expected a Keras model or module for layer={layer!r}. It is {path}.")
-    if runtime is not None and not is_tflite:
+    if runtime is not None and path.suffix != ".tflite":
         raise ValueError(f"Expected a .tflite file for runtime={runtime!r}. Received: {source}")
-    if is_tflite and path.exists():
-        return _freeze_tflite(path, runtime)
+    if is_file and path.exists():
+        return _freeze_file(path, runtime)
     if is_module:
         return _freeze_module(path, layer)
     loaded = load_keras_model.load_model(source, **checkpoint)
@@ -272,17 +272,23 @@ def _freeze_module(path, layer):
     return _exported(path, logits, of_features, layer, digest.hexdigest(), size)
 
 
-def _freeze_tflite(path, runtime):
-    function = exported_files.TFLiteFunction(path, runtime, at_once=_AT_ONCE)
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+def _freeze_file(path, runtime):
+    function: exported_files.TFLiteFunction | exported_files.ONNXFunction
+    advice = "the signature feature_vector, which `keras-vit export tflite --feature_vector` adds"
+    if path.suffix == ".onnx":
+        function = exported_files.ONNXFunction(path)
+        advice = "a representation, which `keras-vit export onnx --module_output` names"
+    else:
+        function = exported_files.TFLiteFunction(path, runtime, at_once=_AT_ONCE)
+    files = [path, *getattr(function, "weights", ())]
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
     def infer(images: Tensor) -> np.ndarray:
         return function(np.asarray(images, "float32"))
 
     def refuse(images):
         raise ValueError(
-            f"Expected a file with the signature feature_vector, which `keras-vit export tflite "
-            f"--feature_vector` adds. Received: {path}, which gives {function.output} alone."
+            f"Expected a file with {advice}. Received: {path}, which gives {function.output} alone."
         )
 
     features, output = infer, function.output

@@ -65,9 +65,10 @@ def build_model(
             if not skip and class_names:
                 _require_classes(pathlib.Path(file), list(class_names))
             load_checkpoint(model, file, skip=skip)
-        known, names = model.class_names or (), tuple(class_names or ())
-        # Foreign heads may spell classes in another way than the data set.
-        if not skip and known != names and sorted(known) == sorted(names):
+        known, names = model.class_names or (), class_names or ()
+        # Foreign heads may spell classes in another way than the data set, but not exchange them.
+        ours, theirs = ([name.casefold() for name in each] for each in (names, known))
+        if not skip and ours != theirs and sorted(ours) == sorted(theirs):
             raise _other_classes(config.checkpoint, known, names)
     model.preprocessing, model.activation = config.eval_preprocess or None, config.loss
     if class_names and len(class_names) == model.arguments["num_classes"]:

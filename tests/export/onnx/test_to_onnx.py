@@ -8,6 +8,8 @@ import pytest
 from keras_vit import export
 from keras_vit.__main__ import main
 from keras_vit.export.errors import ExportError, RuntimeMissing
+from keras_vit.export.onnx import to_onnx
+from keras_vit.training.evaluators.features_and_logits import load_frozen
 from tests.export.conftest import answer, verify
 from tests.tiny_vit import tiny_vit
 
@@ -48,14 +50,76 @@ def test_constants_of_layers_around_are_no_inputs(make_vit, images, tmp_path, fl
     assert verify(model, file, images).ok
 
 
-def test_onnx_runtime_quantizes_them(plain, images, tmp_path):
+@pytest.mark.parametrize("classifier", ["token", "map"])
+@pytest.mark.parametrize("float16", [False, True])
+def test_normalizations_are_one_operation(make_vit, tmp_path, classifier, float16):
+    model = make_vit(layer_norm_epsilon=3e-4, classifier=classifier)
+    content = onnx.load(export.to_onnx(model, tmp_path / "m.onnx", float16=float16)).graph
+    found = [node for node in content.node if node.op_type == "LayerNormalization"]
+    assert len(found) == 2 * 2 + 1 + (classifier == "map")
+    for node in found:
+        (epsilon,) = (each.f for each in node.attribute if each.name == "epsilon")
+        assert epsilon == pytest.approx(3e-4)
+    assert not {"Sqrt", "Reciprocal", "ReduceMean", "GlobalAveragePool"} & {
+        node.op_type for node in content.node
+    }
+
+
+def test_onnx_runtime_quantizes_them(tiny, plain, images, tmp_path):
     from onnxruntime import quantization
 
     small = tmp_path / "int8.onnx"
-    quantization.quantize_dynamic(plain, small, weight_type=quantization.QuantType.QInt8)
-    sessions = map(onnxruntime.InferenceSession, (plain, small))
-    expected, found = (session.run(None, {"image": images})[0] for session in sessions)
-    assert 0 < np.std(found - expected) < 0.1 * np.std(expected)
+    only = {"per_channel": True, "op_types_to_quantize": ["MatMul", "Gemm"]}
+    quantization.quantize_dynamic(plain, small, weight_type=quantization.QuantType.QInt8, **only)
+    report = verify(tiny, small, images)
+    assert report.ok and report.kind == "onnx-quantized"
+    assert 0 < report.relative_error < 0.05
+    content = onnx.load(small)
+    for each in content.graph.initializer:
+        if each.data_type == onnx.TensorProto.INT8 and len(each.dims) == 2:
+            each.raw_data = each.raw_data[::-1]
+    onnx.save(content, small)
+    assert "cosine" in " ".join(verify(tiny, small, images).failures)
+
+
+def test_predict_and_evaluate_read_them(tiny, plain, images):
+    frozen = load_frozen(plain)
+    np.testing.assert_allclose(frozen.logits(images), answer(tiny, images), atol=1e-5)
+    assert (frozen.image_size, frozen.image_range) == ((32, 32), (0.0, 1.0))
+    with pytest.raises(ValueError, match="a representation, which `keras-vit export onnx"):
+        frozen.features(images)
+    with pytest.raises(ValueError, match="layer"):
+        load_frozen(plain, layer="block_00")
+
+
+def test_large_weights_are_in_a_second_file(tiny, images, tmp_path, monkeypatch):
+    monkeypatch.setattr(to_onnx, "FILE_LIMIT", to_onnx._GRAPH_SIZE + 1000)
+    file = export.to_onnx(tiny, tmp_path / "m.onnx")
+    weights = tmp_path / "m.onnx.data"
+    assert {file, weights} == set(tmp_path.iterdir())
+    report = verify(tiny, file, images)
+    assert report.ok and report.size_bytes == file.stat().st_size + weights.stat().st_size
+    identity = load_frozen(file).identity
+    weights.write_bytes(weights.read_bytes()[::-1])
+    assert load_frozen(file).identity != identity
+    assert not verify(tiny, file, images).ok
+    weights.unlink()
+    for opened in (lambda: verify(tiny, file, images), lambda: load_frozen(file)):
+        with pytest.raises(ValueError, match=r"m\.onnx cannot be loaded .*m\.onnx\.data"):
+            opened()
+
+
+def test_activations_that_float16_does_not_hold_fail(make_vit, images, tmp_path):
+    model = make_vit(num_layers=1)
+    bias = model.get_layer("encoder_block_00").mlp.output_dense.bias
+    table = model.get_layer("position_embedding").embedding
+    channel = np.eye(1, table.shape[-1])[0]
+    for position, overflows in ((0.0, False), (2e4, True)):
+        bias.assign(6e4 * channel)
+        table.assign(table + position * channel)
+        file = export.to_onnx(model, tmp_path / "m.onnx", float16=True)
+        found = " ".join(verify(model, file, images).failures)
+        assert ("reaches inf, float16 ends at 65504" in found) == overflows, found
 
 
 @pytest.mark.parametrize("arguments", [{}, {"resnet": {"num_layers": (1,)}, "patch_size": 2}])

@@ -12,6 +12,7 @@ from keras_vit.training.evaluators.load_keras_model import (
     load_model,
     read_run_config,
     resizing,
+    runs_behind,
     saved_arguments,
 )
 from tests.tiny_vit import tiny_vit
@@ -170,3 +171,14 @@ def test_the_texts_beside_an_export(tmp_path):
     (tmp_path / "assets" / "labels.txt").write_bytes(b"crow\n\xe9\n")
     with pytest.raises(ValueError, match=r"Expected a text in UTF-8. Received: .*labels\.txt"):
         labels_of(tmp_path)
+
+
+def test_a_run_is_behind_its_folder_and_its_model_file(tmp_path):
+    text = schema.to_json(schema.complete(COMPLETE.to_dict() | {"checkpoint": "augreg/B_16"}), DATA)
+    (tmp_path / "config.json").write_text(text)
+    for source in (tmp_path, tmp_path / "model.keras"):
+        assert [*runs_behind(source)] == []
+    (tmp_path / "metrics.csv").write_text("step")
+    for source in (tmp_path, tmp_path / "model.keras"):
+        ((name, config),) = runs_behind(source)
+        assert (name, config["checkpoint"]) == (str(source), "augreg/B_16")

@@ -54,6 +54,7 @@ def test_diverging_run_names_the_step_and_the_last_good_checkpoint(tiny, tmp_pat
             f"train_preprocess={PLAIN}|one_hot(1)",
             "to end with (10,), a number for each class of di",
         ),
+        (f"train_preprocess={PLAIN}|one_hot(10)|one_hot(10)", "Expected one_hot of classes, ints."),
         (f"eval_preprocess={PLAIN}|one_hot(12)", "to end with (10,), a number for each class of d"),
         (f"eval_preprocess={PLAIN}|mixup(1)", "Expected no mixup in config.eval_preprocess"),
         ("model.classifier=unpooled", "pools. Received: 10, for an output of (None, 16, 10)"),

@@ -127,17 +127,18 @@ def test_start_from_a_checkpoint(run, tiny, tmp_path):
     arrays = {array.name: np.zeros(array.shape, "float32") for array in arrays}
     save_file(arrays, tmp_path / "model.safetensors")
     stated = {
-        "label_names": [*"0123456789"],
+        "label_names": [*"ABCDEFGHIJ"],
         "mean": 0.5,
         "std": 0.5,
         "model_args": {"num_heads": 2},
     }
     (tmp_path / "config.json").write_text(json.dumps(stated))
     config.checkpoint = str(tmp_path)
-    for names in ("0123456789", "abcdefghij"):
+    for names in ("ABCDEFGHIJ", "abcdefghij", "0123456789"):
         assert build_model(config, 10, [*names]).class_names == tuple(names)
-    with pytest.raises(UsageError, match=r"classes of the head .* 0, 1, .*: 9, 8, "):
-        build_model(config, 10, [*"9876543210"])
+    for names in ("JIHGFEDCBA", "jihgfedcba", "bCAdefghij"):
+        with pytest.raises(UsageError, match=rf"classes of the head .* A, B, .*: {names[0]}, "):
+            build_model(config, 10, [*names])
 
 
 def test_precision_is_that_of_the_run_only(tiny, tmp_path):

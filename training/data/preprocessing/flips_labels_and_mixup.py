@@ -84,6 +84,8 @@ def one_hot(num_classes: int) -> Callable[[tf.Tensor], tf.Tensor]:
 
     def apply(label):
         label = tf.convert_to_tensor(label)
+        if not label.dtype.is_integer:
+            raise ValueError(f"Expected one_hot of classes, ints. Received: {label.dtype.name}.")
         valid = tf.reduce_all((label >= 0) & (label < num_classes))
         encoded = tf.one_hot(label, num_classes, dtype=tf.float32)
         if label.shape.rank == 1:

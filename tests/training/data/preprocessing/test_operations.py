@@ -123,6 +123,14 @@ def test_values(text, image, expected):
     np.testing.assert_allclose(run(text, image).ravel(), expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("text", ["value_range(0, 1)", "decode|value_range(0, 1)"])
+def test_pixels_of_few_levels_are_scaled_to_bytes_first(text):
+    levels = np.array([[0, 1], [3, 5]], np.uint8)[..., None]
+    image = encode(Image.fromarray(levels[..., 0]), "PNG") if "decode" in text else levels
+    found = Preprocess(text, pixel_scale=51)(tf.constant(image), (0, 0)).numpy()
+    np.testing.assert_allclose(found[..., 0], levels[..., 0] / 5, atol=1e-6)
+
+
 def test_resize_small_keeps_the_aspect():
     # 341.3, 342.7 and 2.5 pixels: rounded, halves to the even number.
     rows = ((375, 500, 256), (256, 341)), ((502, 375, 256), (343, 256)), ((2, 5, 1), (1, 2))

@@ -1,12 +1,14 @@
 import itertools
 import re
+import types
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from keras_vit.training.engine.step import generator_states
 
-from keras_vit.training.engine.update import generator_states
+from keras_vit.training.engine.tensorflow import TensorFlowEngine
 from tests.tiny_vit import tiny_vit
 from tests.training.small_engine import random_batches, small_engine
 
@@ -126,3 +128,15 @@ def test_running_statistics_are_refused():
         small_engine(
             lambda _: keras.Model(inputs, keras.layers.Dense(5)(keras.layers.Flatten()(x)))
         )
+
+
+def test_a_replica_gets_its_part_of_a_batch_of_a_size_that_its_graph_knows():
+    context = types.SimpleNamespace(num_input_pipelines=1, input_pipeline_id=0)
+    strategy = types.SimpleNamespace(
+        num_replicas_in_sync=2, distribute_datasets_from_function=lambda make: make(context)
+    )
+    engine = types.SimpleNamespace(strategy=strategy)
+    whole = tf.data.Dataset.range(8).batch(4, drop_remainder=True)
+    found = TensorFlowEngine._distribute(engine, lambda *_: whole)
+    assert found.element_spec.shape == (2,)
+    assert [part.tolist() for part in found.as_numpy_iterator()] == [[0, 1], [2, 3], [4, 5], [6, 7]]

@@ -9,31 +9,19 @@ from keras_vit.training.io.quiet_start import import_tensorflow
 
 from ..tflite.quantization import QUANTIZATIONS
 
-_SOURCE: dict[str, Any] = {
-    "metavar": "SOURCE",
-    "help": "run directory, .keras file, or with --model the file or published name of a "
-    "checkpoint",
-}
-
 
 def add_model_and_output(parser: CommandParser, output: str) -> None:
     """Adds SOURCE, its images, and --output, explained by `output`."""
-    parser.add_argument("source", **_SOURCE)
-    add_output(parser, output)
+    parser.add_source(exported=False)
+    parser.add_path("--output", output, metavar="PATH", required=True)
     _add_images(parser, 200)
 
 
 def add_artifact(parser: CommandParser, text: str, count: int = 200) -> None:
     """Adds ARTIFACT, explained by `text`, --against=SOURCE and `count` images."""
     parser.add_argument("artifact", metavar="ARTIFACT", type=any_path, help=text)
-    parser.add_argument("--against", dest="source", required=True, **_SOURCE)
+    parser.add_source("--against", exported=False, dest="source", required=True)
     _add_images(parser, count)
-
-
-def add_output(parser: CommandParser, text: str) -> None:
-    """Adds --output, which is required."""
-    written: dict[str, Any] = {"metavar": "PATH", "required": True, "store": "write"}
-    parser.add_argument("--output", type=any_path, help=text, **written)
 
 
 def add_labels(parser: CommandParser) -> None:
@@ -56,8 +44,7 @@ def add_quantization(parser: CommandParser) -> None:
 
 
 def _add_images(parser, count):
-    """Adds the options of a checkpoint's model, of the images to verify with, and --json."""
-    parser.add_model()
+    """Adds the head of a checkpoint's model, the images to verify with, and --json."""
     text = "size of a checkpoint's head, to keep it"
     parser.add_argument("--num_classes", metavar="N", type=at_least_1, help=text)
     text = "images to verify with: a data set's name, folder:PATH, a directory of images, or .npz; "
@@ -66,10 +53,9 @@ def _add_images(parser, count):
     parser.add_argument("--split", help="default: the run's, else test, or the only one")
     parser.add_data_dir()
     number: dict[str, Any] = {"metavar": "N", "type": at_least_1, "default": count}
-    text = f"images to verify with; default {count}"
-    parser.add_argument("--count", "--images", **number, help=text)
+    parser.add_argument("--count", "--images", **number, help=f"how many; default {count}")
     text = "also write the report to this file"
-    parser.add_argument("--json", metavar="FILE", type=any_path, store="write", help=text)
+    parser.add_path("--json", text, metavar="FILE")
 
 
 def opened(options: argparse.Namespace) -> Any:

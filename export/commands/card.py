@@ -14,7 +14,8 @@ from ..command_line import options as shared
 
 def add_options(parser: CommandParser) -> None:
     shared.add_artifact(parser, "directory of a module, or .tflite file")
-    shared.add_output(parser, "directory for the module's .md and Kaggle's two .json files")
+    text = "directory for the module's .md and Kaggle's two .json files"
+    parser.add_path("--output", text, required=True)
     parser.add_argument("--handle", metavar="PUBLISHER/MODEL/VERSION", required=True)
     parser.add_argument("--license", default="apache-2.0")
 

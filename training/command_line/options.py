@@ -51,12 +51,12 @@ class CommandParser(argparse.ArgumentParser):
             self.stores[action.dest] = store
         return action
 
-    def add_source(self, exported: bool = True, store: Store = "") -> None:
+    def add_source(self, name: str = "source", exported: bool = True, **settings: Any) -> None:
         """Adds SOURCE, and the options of `add_model`; `exported` models are sources too."""
         text = "run directory, .keras file, "
         text += "directory of a TF-Hub module, .tflite or .onnx file, " if exported else ""
         text += "published name, or with --model the file or published name of a checkpoint"
-        self.add_argument("source", metavar="SOURCE", store=store, help=text)
+        self.add_argument(name, metavar="SOURCE", help=text, **settings)
         self.add_model()
 
     def add_model(self) -> None:
@@ -94,11 +94,9 @@ class CommandParser(argparse.ArgumentParser):
         self.add_data_dir()
         self.epilog = "--config.KEY=VALUE sets any key of the config."
 
-    def add_path(
-        self, name: str, text: str, store: Store = "write", required: bool = False
-    ) -> None:
+    def add_path(self, name: str, text: str, store: Store = "write", **settings: Any) -> None:
         """Adds an option that names a directory to write, explained by `text`."""
-        settings: dict[str, Any] = {"metavar": "DIR", "type": any_path, "required": required}
+        settings = {"metavar": "DIR", "type": any_path, **settings}
         self.add_argument(name, store=store, help=text, **settings)
 
     def parse_args(  # type: ignore[override]

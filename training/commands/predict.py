@@ -64,7 +64,7 @@ def add_options(parser: CommandParser) -> None:
     shown.add_argument("--json", action="store_true", help="print JSON instead of a table")
     shown.add_argument("--csv", action="store_true", help="print CSV instead of a table")
     text = "also write a page of HTML"
-    parser.add_argument("--output", metavar="FILE", type=any_path, store="write", help=text)
+    parser.add_path("--output", text, metavar="FILE")
     sharded = parser.add_argument_group("of many images")
     text = "write Parquet files there, and no table"
     sharded.add_argument("--shards", metavar="DIR", type=any_path, help=text)

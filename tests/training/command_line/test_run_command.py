@@ -1,3 +1,4 @@
+import argparse
 import os
 import subprocess
 import sys
@@ -78,6 +79,22 @@ def test_help_names_every_command_and_key_and_the_version(capsys):
     for words in (["--version"], ["export", "--version"]):
         assert main(words) == 0
         assert capsys.readouterr().out == f"keras-vit {__version__}\n"
+
+
+def test_options_tell_what_they_do_with_a_path_in_a_store():
+    parsers = [each.parser(name) for each in (KERAS_VIT, EXPORT) for name in each.table]
+    stores = {item for parser in parsers for item in parser.stores.items()}
+    assert {each for each in stores if isinstance(each[1], str)} == {
+        *((name, "write") for name in ("output", "json")),
+        *((name, "change") for name in ("run", "cache_dir")),
+        *((name, "keep") for name in ("config", "data_dir", "dataset", "shards", "workdir")),
+        ("source", "keep"),  # of vtab
+    }
+    predict = KERAS_VIT.parser("predict").stores
+    for shards, store in (("gs://bucket/shards", "keep"), (None, "")):
+        options = argparse.Namespace(shards=shards)
+        assert predict["source"](options) == predict["photos"](options) == store
+    assert KERAS_VIT.parser("vtab").stores["source"] == "keep"
 
 
 def test_training_names_the_files_that_there_are(monkeypatch, tmp_path, capsys):

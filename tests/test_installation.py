@@ -34,7 +34,8 @@ def test_models_load_as_soon_as_the_package_is_imported(run_installed, users_fol
     model, recipe = tiny_vit(), {"total_steps": 2}
     model.compile(training.build_optimizer(recipe), training.build_loss("sigmoid"))
     model.save(users_folder / "m.keras")
-    imports = "import keras_vit, keras; from keras_vit import export, training"
+    imports = "import keras_vit, keras, sys; assert 'keras_vit.training' not in sys.modules; "
+    imports += "from keras_vit import export, training"
     loaded = 'keras.saving.load_model("m.keras").loss.name'
     layer = 'keras.saving.get_registered_object("keras_vit>HubLayer").call'
     run_installed("-c", f"{imports}; print({loaded}, {layer}, training.train, export.to_hub)")

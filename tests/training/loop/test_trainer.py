@@ -12,11 +12,13 @@ from keras_vit.checkpoints.pytorch_layouts import TABLE, TimmLayout
 from keras_vit.checkpoints.weights_of_model import weights_of
 from keras_vit.training import data
 from keras_vit.training.data.tf_data_batches import eval_dataset
+from keras_vit.training.engine.update import Report
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators import classification
 from keras_vit.training.io.progress_bar import Progress
 from keras_vit.training.loop import trainer
 from keras_vit.training.loop.run_directory import drop_events_after
+from keras_vit.training.loop.state import LoopState
 from keras_vit.training.recipes.model_freezing_and_layer_decay import build_model
 from tests.training.runs import rows
 
@@ -60,9 +62,9 @@ def test_directory(run):
 def test_a_row_is_the_mean_since_the_row_before():
     run = object.__new__(trainer._Run)
     run.engine = types.SimpleNamespace(learning_rate=0.1)
-    run.sums = np.zeros(3)
+    run.state = LoopState(np.zeros(8), None)
     for loss in (2.0, 5.0):
-        run.sums += 4 * np.array([1, loss, 0.5])
+        run.state.add(4, Report(loss, 0.5, save=False, stop=False, bad_step=-1))
         row = {"loss": loss, "learning_rate": 0.1, "gradient_norm": 0.5, "images_per_second": 7}
         assert run._summary(7) == row
 

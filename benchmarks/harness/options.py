@@ -11,10 +11,8 @@ _MEANINGS = {
     "batches": "measured in every turn",
     "image_size": "in pixels",
     "image_sizes": "in pixels",
-    "mode": "infer, or train: a training step",
     "model": "a name, for example ViT-Ti/16",
     "models": "names, for example ViT-Ti/16",
-    "precision": "float32 or bfloat16",
     "rounds": "turns of each; medians over them are printed",
     "seconds": "length of a turn",
     "threads": "processor cores to use; 0: all",
@@ -27,11 +25,6 @@ def add_shared(parser: CommandParser, **defaults: Any) -> None:
         several = isinstance(default, tuple)
         kind = list_of(type(default[0])) if several else type(default)
         parser.add_argument(f"--{name}", type=kind, default=default, help=_MEANINGS[name])
-
-
-def add_images(parser: CommandParser, text: str = "folder of JPEGs, sub-folders included") -> None:
-    """Adds --images, which is required."""
-    parser.add_argument("--images", required=True, help=text)
 
 
 def one_of(*known: str) -> Callable[[str], str]:

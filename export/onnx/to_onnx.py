@@ -68,7 +68,8 @@ def to_onnx(
     onnx = imported("onnx", "onnx")
     # A policy of Keras: converters of files compute normalizations in float16 too, and overflow.
     model = portable(model, "float16" if float16 else "float32")
-    require_finite(model)  # in float16 large weights are infinite
+    # The model's own are finite here.
+    require_finite(model, "float16 ends at 65504. Export float32")
     output = output_name(model, output)
     texts = exported_texts(model, labels, activation or model.activation, output)
     if LABELS_FILE in texts:

@@ -71,8 +71,10 @@ def _layout_of(model):
     return Layout(renumbered=True, positions="pos_embedding") if pooled else Layout()
 
 
-def require_finite(model: keras.Model) -> None:
-    """Raises ValueError if weights are NaN or infinite; it names the first of them."""
+def require_finite(
+    model: keras.Model, why: str = "its training diverged, or its file is damaged"
+) -> None:
+    """Raises ValueError if weights are NaN or infinite; it names the first of them, and `why`."""
     wrong = [
         weight.path
         for weight in model.weights
@@ -82,6 +84,6 @@ def require_finite(model: keras.Model) -> None:
     if wrong:
         raise ValueError(
             f"Expected finite weights. Received: {model.name}, with NaN or infinite values in "
-            f"{', '.join(wrong[:3])}{' and others' if wrong[3:] else ''}. Nothing was written: its "
-            "training diverged, or its file is damaged."
+            f"{', '.join(wrong[:3])}{' and others' if wrong[3:] else ''}. Nothing was written: "
+            f"{why}."
         )

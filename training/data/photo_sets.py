@@ -47,6 +47,7 @@ _LINKED_LEVELS = 2
 # Bytes at the end of a photo that are compared before the rest.
 _END = 4096
 _COLUMNS = ("path", "label", "split")
+_QUOTED = re.compile('"[^"]*"')
 _SEPARATOR = re.compile("sep=.\n", re.IGNORECASE)
 
 
@@ -217,7 +218,8 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
     text = read_text(file)
     # Where Excel writes the separator, the header is the second line.
     above = text[: text.find("\n") + 1] if _SEPARATOR.match(text) else ""
-    header = text[len(above) :].partition("\n")[0]
+    # A quoted name may hold any of them.
+    header = _QUOTED.sub("", text[len(above) :].partition("\n")[0])
     separator = above[4:5] or max(",;\t", key=header.count)
     stream = io.StringIO(text[len(above) :], newline="")
     reader = csv.DictReader(stream, strict=True, skipinitialspace=True, delimiter=separator)

@@ -120,6 +120,10 @@ def test_activations_that_float16_does_not_hold_fail(make_vit, images, tmp_path)
         file = export.to_onnx(model, tmp_path / "m.onnx", float16=True)
         found = " ".join(verify(model, file, images).failures)
         assert ("reaches inf, float16 ends at 65504" in found) == overflows, found
+    bias.assign(8e4 * channel)
+    with pytest.raises(ValueError, match=r"written: float16 ends at 65504\. Export float32\."):
+        export.to_onnx(model, tmp_path / "large.onnx", float16=True)
+    assert not (tmp_path / "large.onnx").exists()
 
 
 @pytest.mark.parametrize("arguments", [{}, {"resnet": {"num_layers": (1,)}, "patch_size": 2}])

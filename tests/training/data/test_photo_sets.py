@@ -208,6 +208,12 @@ def test_tables_of_spreadsheets_are_read(separator, encoding, tmp_path):
             data.open_dataset(f"csv:{tmp_path}/photos.csv")
 
 
+def test_a_quoted_name_of_a_column_may_hold_other_separators(tmp_path):
+    name = write_table(tmp_path, ["photos.csv;crow;"], 'path;label;"notes, if any, or none, yet"')
+    found = data.open_dataset(name)
+    assert found.class_names == ("crow",) and found.photos.splits["train"][0].path == "photos.csv"
+
+
 def test_a_table_in_an_old_encoding_says_how_to_save_it(tmp_path):
     (tmp_path / "photos.csv").write_bytes("path,label\n1.png,né".encode("cp1252"))
     with pytest.raises(ValueError, match=r"Expected a text in UTF-8\. .*names that “CSV UTF-8”"):

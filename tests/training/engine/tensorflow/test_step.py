@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from keras_vit.training.engine.step import generator_states
 
 from keras_vit.training.engine.tensorflow import TensorFlowEngine
+from keras_vit.training.engine.update import generator_states
 from tests.tiny_vit import tiny_vit
 from tests.training.small_engine import random_batches, small_engine
 

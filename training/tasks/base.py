@@ -18,7 +18,7 @@ class Metric(NamedTuple):
     """One number of an evaluation.
 
     Attributes:
-        name: such as "top1"; `column` is its name in `metrics.csv` and in a config.
+        name: such as "top1".
         title: in words.
         is_share: whether it is a fraction of the images, of which more is better; else less is.
         panel: title of the chart on a run's page that shows it; empty for none.
@@ -31,6 +31,7 @@ class Metric(NamedTuple):
 
     @property
     def column(self) -> str:
+        """Its name in `metrics.csv` and in a config."""
         return f"eval_{self.name}"
 
     def score(self, value: float) -> float:
@@ -38,6 +39,7 @@ class Metric(NamedTuple):
         return value if self.is_share else -value
 
     def text(self, value: float) -> str:
+        """Returns a value as it is shown, a share in percent."""
         return f"{100 * value:.2f} %" if self.is_share else f"{value:.4g}"
 
 
@@ -59,7 +61,7 @@ class Task:
         keys: its own config keys: (name, default, meaning, further arguments of `schema.Key`).
         unused: (config keys, what is expected of them) for keys that keep their defaults.
         no_mixup: why images are never blended, as an error says it; empty where they may be.
-        metrics: of its evaluations, beside `LOSS`; protocols compare runs by the first, `main`.
+        metrics: of its evaluations, beside `LOSS`; the first is `main`.
     """
 
     chosen_by: str = ""
@@ -70,6 +72,7 @@ class Task:
 
     @property
     def main(self) -> Metric:
+        """The metric that protocols compare runs by."""
         return self.metrics[0]
 
     def model_to_train(self, model: keras.Model, config: ConfigDict) -> keras.Model:

@@ -8,9 +8,11 @@ left out of numerator and denominator.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from ml_collections import ConfigDict
 
 from keras_vit.type_hints import Tensor
 
@@ -19,6 +21,8 @@ from .base import Metric, Task
 
 if TYPE_CHECKING:
     import keras
+
+    from ..engine.update import BatchSums, Objective
 
 # On the page of a run.
 _MAX_EXAMPLES = 18
@@ -35,7 +39,7 @@ class Classification(Task):
     )
     metrics = Metric("top1", "top-1 accuracy", panel="accuracy"), Metric("top5", "top-5 accuracy")
 
-    def require_output(self, model, num_classes, dataset):
+    def require_output(self, model: keras.Model, num_classes: int, dataset: str) -> None:
         given = model.arguments["num_classes"]
         # A representation may have as many numbers as there are classes.
         if not given or model.output_shape[1:] != (num_classes,):
@@ -45,7 +49,7 @@ class Classification(Task):
                 f"{model.output_shape}."
             )
 
-    def objective(self, config, class_weights):
+    def objective(self, config: ConfigDict, class_weights: Sequence[float] | None) -> Objective:
         from keras_vit.losses import build_loss
 
         from ..engine.update import Objective
@@ -55,7 +59,7 @@ class Classification(Task):
             lambda model, batch: loss.call(batch["label"], model(batch["image"], training=True))
         )
 
-    def batch_sums(self, loss):
+    def batch_sums(self, loss: str) -> BatchSums:
         from keras import ops
 
         from keras_vit.losses import build_loss
@@ -69,14 +73,20 @@ class Classification(Task):
 
         return sums
 
-    def means(self, sums):
+    def means(self, sums: Iterable[float]) -> dict[str, float]:
         loss, top1, top5, count = map(float, sums)
         if not count:
             raise ValueError("Expected at least one image with a label. Received: none")
         found = {"loss": loss, "top1": top1, "top5": top5}
         return {name: each / count for name, each in found.items()} | {"count": int(count)}
 
-    def page_arrays(self, model, batches, outputs, look):
+    def page_arrays(
+        self,
+        model: keras.Model,
+        batches: Iterable[Mapping[str, Any]],
+        outputs: Sequence[int] | None,
+        look: Callable[[np.ndarray], np.ndarray] | None,
+    ) -> dict[str, np.ndarray]:
         """Labels and predictions of images with one label, as outputs of the model; some images."""
         found = []
         for batch in batches:
@@ -96,7 +106,9 @@ class Classification(Task):
             "attention": look(images[chosen]) if look and len(chosen) else np.zeros(0),
         }
 
-    def page_content(self, arrays, class_names):
+    def page_content(
+        self, arrays: Mapping[str, np.ndarray], class_names: Sequence[str] | None
+    ) -> dict[str, Any]:
         if not len(arrays["labels"]):
             return {}
         # Only classes that occur: the matrix of all could be too large for the memory.

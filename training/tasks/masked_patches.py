@@ -1,6 +1,18 @@
 """Masked patch prediction (appendix B.1.2): learns from images without their labels."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ml_collections import ConfigDict
+
 from .base import Task
+
+if TYPE_CHECKING:
+    import keras
+
+    from ..engine.update import Objective
 
 
 class MaskedPatches(Task):
@@ -24,12 +36,12 @@ class MaskedPatches(Task):
         "config.masked.target: expected no mixup, as a target is the color of a patch of one image"
     )
 
-    def model_to_train(self, model, config):
+    def model_to_train(self, model: keras.Model, config: ConfigDict) -> keras.Model:
         from keras_vit.models.masked_patch_prediction import MaskedPatchPrediction
 
         return MaskedPatchPrediction(model, **config.masked.to_dict())
 
-    def objective(self, config, class_weights):
+    def objective(self, config: ConfigDict, class_weights: Sequence[float] | None) -> Objective:
         from keras import ops
 
         from ..engine.update import Objective

@@ -21,16 +21,6 @@ from .resizing_and_cropping import cut
 # fixed, so that the search is as fast as `memchr`.
 _JPEG_WITH_EXIF = r"x(?:if\x00\x00|ap/1\.0/\x00)"
 _PNG_WITH_EXIF = r"X(?:If|t(?:exif|Raw profile type exif|XML:com\.adobe\.xmp))"
-# EXIF as nearly every camera writes it: behind no segment but JFIF's, with a directory at offset
-# 8 whose fields of 12 bytes are in order. Bytes above 0x7f match \C alone.
-_SEARCHED = 1200
-_FIRST_EXIF = (
-    r"(?s)^\C\C(?:\C\C\x00\x10JFIF\C{10})?(\C\C)\C\CExif\x00\x00(?:"
-    r"II\*\x00\x08\x00\x00\x00[\x01-\x7f]\x00(?:(?:\C\x00|[\x00-\x11]\x01)\C{10}){0,20}"
-    r"\x12\x01\x03\x00\x01\x00\x00\x00([\x01-\x08])\x00|"
-    r"MM\x00\*\x00\x00\x00\x08\x00[\x01-\x7f](?:(?:\x00\C|\x01[\x00-\x11])\C{10}){0,20}"
-    r"\x01\x12\x00\x03\x00\x00\x00\x01\x00([\x01-\x08]))\C*$"
-)
 _EXIF, _PNG_EXIF = b"Exif\0\0", b"eXIf"
 _XMP, _PNG_XMP = b"http://ns.adobe.com/xap/1.0/\0", b"iTXtXML:com.adobe.xmp\0\0"
 _XMP_ORIENTATION = r"(?s)^\C*?tiff:Orientation(?:=\"|>)([0-9])\C*$"
@@ -130,9 +120,8 @@ class Decode:
         if self.graph_only:
             return _orientation_in_graph(image)
 
-        # Pillow turns other photos itself. Without a conditional, which costs more.
-        jpeg = tf.strings.substr(image, 0, tf.where(is_jpeg, tf.strings.length(image), 0))
-        has_exif = _contains(jpeg, _JPEG_WITH_EXIF)
+        # Pillow turns other photos itself.
+        has_exif = is_jpeg & _contains(image, _JPEG_WITH_EXIF)
         return tf.cond(has_exif, lambda: _orientation_of_jpeg(image), lambda: 1)
 
     def _jpeg(self, image, window, ratio):
@@ -247,7 +236,6 @@ def _within_limit(encoded, size):
         return tf.identity(encoded)
 
 
-@traced_once(tf.TensorSpec((), tf.string), inline=False)
 def _orientation_of_jpeg(encoded):
     """Returns the orientation of a JPEG, int32 from 1 to 8, as Pillow finds it."""
 
@@ -255,13 +243,7 @@ def _orientation_of_jpeg(encoded):
         # Here, as it brings Keras.
         return np.int32(read_orientation(io.BytesIO(np.asarray(content, object).item())))
 
-    head = tf.strings.substr(encoded, 0, _SEARCHED)
-    # The segment's marker and the orientation.
-    found = tf.strings.regex_replace(head, _FIRST_EXIF, r"\1\2\3")
-    number = tf.io.decode_raw(found, tf.uint8, fixed_length=3)[2]
-    is_found = (tf.strings.length(found) == 3) & (tf.strings.substr(found, 1, 1) == b"\xe1")
-    by_pillow = partial(tf.numpy_function, read, [encoded], tf.int32, stateful=False)
-    return tf.cond(is_found, lambda: tf.cast(number, tf.int32), by_pillow)
+    return tf.numpy_function(read, [encoded], tf.int32, stateful=False)
 
 
 def _contains(encoded, pattern):

@@ -44,12 +44,12 @@ class EncoderBlock(Layer):
         self,
         num_heads: int,
         mlp_dim: int,
-        attention_type: str = "plain",
         dropout_rate: float = 0.0,
         attention_dropout_rate: float = 0.0,
         stochastic_depth_rate: float = 0.0,
         gelu: str = "tanh",
         layer_norm_epsilon: float = 1e-6,
+        attention_type: str = "plain",
         remat: bool = False,
         **kwargs: Any,
     ):

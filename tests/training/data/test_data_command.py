@@ -76,7 +76,7 @@ def test_images_of_12_bits_in_16_are_named(kind, tmp_path, capsys):
         else:
             content = tf.io.encode_png(pixels.reshape(4, 5, -1)).numpy()
         (tmp_path / f"a/{number}.{kind.split('.')[-1]}").write_bytes(content)
-    assert main(["check", f"folder:{tmp_path}"]) == 1
+    assert main(["data", "check", f"folder:{tmp_path}"]) == 1
     output = " ".join(capsys.readouterr().out.split())
     assert "1 images of 16 bits, such as train a/0." in output and "by 16 for 12 bits" in output
 

@@ -278,10 +278,11 @@ def _quantization(graph, listed):
     (weights, activations), _ = types.most_common(1)[0]
     if weights != schema.TensorType.INT8:
         return "float16" if weights == schema.TensorType.FLOAT16 else "none"
-    sums = [operator.outputs[0] for name, operator in listed if name == "ADD"]
-    added = graph.tensors[sums[0]].type if sums else None
     kinds = {schema.TensorType.INT8: "int8", schema.TensorType.INT16: "int16x8"}
     kind = kinds.get(activations, "dynamic")
-    if kind == "int8" and added in kinds:
-        return {"int8": "int8-full", "int16x8": "int8-int16"}[kinds[added]]
-    return kind
+    if kind != "int8":
+        return kind
+    sums = {graph.tensors[each.outputs[0]].type for name, each in listed if name == "ADD"}
+    if schema.TensorType.INT16 in {tensor.type for tensor in graph.tensors}:
+        return "int8-int16"
+    return "int8-full" if schema.TensorType.INT8 in sums else "int8"

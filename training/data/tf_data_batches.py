@@ -210,7 +210,8 @@ def plain_dataset(
     dataset, _ = _walk(split, indices, load, skip_counter)
     if skip_counter:
         dataset = dataset.filter(as_it_stands(lambda is_read, _: is_read))
-    dataset = dataset.map(as_it_stands(lambda _, example: _labeled(split, example)))
+    labeled = functools.partial(_labeled, split, of_any_length=True)
+    dataset = dataset.map(as_it_stands(lambda _, example: labeled(example)))
     if batch_size:
         dataset = dataset.batch(batch_size)
     return dataset.prefetch(tf.data.AUTOTUNE)
@@ -278,12 +279,13 @@ def _encoder(split, preprocess):
     return lambda label: functools.reduce(lambda value, encode: encode(value), encoders, label)
 
 
-def _labeled(split, example):
+def _labeled(split, example, of_any_length=False):
     """Returns `example`; refuses labels outside of the classes, of which none is ever skipped."""
     dataset = split.dataset
     for key in example.keys() - {"image", "id"}:
         label, expected = example[key], f"Expected labels below {dataset.num_classes}"
-        if label.dtype.is_floating and label.shape[-1:] != (dataset.num_classes,):
+        is_long = label.dtype.is_floating and label.shape[-1:] != (dataset.num_classes,)
+        if is_long and not of_any_length:
             raise ValueError(
                 f"Expected operations on labels to end with ({dataset.num_classes},), a number for "
                 f"each class of {dataset.name}. Received: {tuple(label.shape)}."

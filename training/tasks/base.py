@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from ml_collections import ConfigDict
 
 if TYPE_CHECKING:
     import keras
+    import numpy as np
 
     from ..engine.update import BatchSums, Objective
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from ml_collections import ConfigDict
 
 from keras_vit.type_hints import Tensor
@@ -21,6 +20,7 @@ from .base import Metric, Task
 
 if TYPE_CHECKING:
     import keras
+    import numpy as np
 
     from ..engine.update import BatchSums, Objective
 
@@ -88,6 +88,8 @@ class Classification(Task):
         look: Callable[[np.ndarray], np.ndarray] | None,
     ) -> dict[str, np.ndarray]:
         """Labels and predictions of images with one label, as outputs of the model; some images."""
+        import numpy as np
+
         found = []
         for batch in batches:
             images, rows = np.asarray(batch["image"]), np.asarray(batch["label"])
@@ -109,6 +111,8 @@ class Classification(Task):
     def page_content(
         self, arrays: Mapping[str, np.ndarray], class_names: Sequence[str] | None
     ) -> dict[str, Any]:
+        import numpy as np
+
         if not len(arrays["labels"]):
             return {}
         # Only classes that occur: the matrix of all could be too large for the memory.
@@ -126,6 +130,8 @@ class Classification(Task):
 
 def _chosen(labels, predictions):
     """Returns which images are shown: some mistakes, then one of each class."""
+    import numpy as np
+
     wrong = np.flatnonzero(labels != predictions)[:_MAX_MISTAKES]
     right = np.flatnonzero(labels == predictions)
     _, first = np.unique(labels[right], return_index=True)

@@ -31,7 +31,7 @@ from keras_vit.training.errors import TrainingError
 from keras_vit.training.io.progress_bar import track
 from keras_vit.training.io.quiet_start import import_tensorflow
 
-# Of the steps that are compiled.
+# Settings of the compiled steps.
 PRECISION = "mixed_bfloat16"
 OPTIMIZER = {"total_steps": 1000, "warmup_steps": 10, "weight_decay": 0.1, "clip_norm": 1.0}
 DROPOUT_RATE = 0.1
@@ -52,7 +52,7 @@ REMATERIALIZED = "Involuntary full rematerialization"
 _COLLECTIVE = re.compile(
     r"= .* (all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
 )
-# Of a compiler that is through, and of one that does not begin.
+# Messages of a compiler that has finished, and of one that does not start.
 _REFUSAL = re.compile(
     r"Used ([\d.]+\w) of ([\d.]+\w) hbm"
     r"|HLO temporaries \(([\d.]+\w)\) exceeds available HBM \(([\d.]+\w)\)"

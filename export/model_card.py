@@ -216,7 +216,7 @@ def _as_text(name):
 def _architecture(model):
     if isinstance(model, AxialResNet):
         return "axial-resnet"
-    # Of a model around one of ours, that of the one inside.
+    # A model around one of ours has the card of the one inside.
     layers = [layer for _, layer, _ in inner_layers(model)]
     transformer = any(isinstance(each, PatchEmbedding) for each in layers)
     return "vision-transformer" if transformer else "resnet-v2"

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_vit.type_hints import Tensor
 
-# Of a standard normal distribution within two deviations.
+# Deviation of a standard normal distribution that is cut at two deviations.
 _TRUNCATED_DEVIATION = 0.87962566103423978
 
 

@@ -14,7 +14,7 @@ import numpy as np
 Mode = Literal["infer", "train"]
 Precision = Literal["float32", "bfloat16"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
-# Of each its function, and the packages to install for it beside Keras's backend.
+# Each library's function, and the packages to install for it beside Keras's backend.
 LIBRARIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "keras_vit": ("keras_models:ours", ()),
     "keras_vit.flash_attention": ("keras_models:flash_attention", ()),

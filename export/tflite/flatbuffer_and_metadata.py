@@ -28,7 +28,7 @@ from ..errors import ExportError, damage_refused
 OPERATIONS = {value: name for name, value in vars(schema.BuiltinOperator).items()}
 _SPARE_BYTES = 2**20
 
-# Of the metadata; its numbers are field positions and values of the published schema 1.2.
+# Metadata: the numbers are field positions and values of the published schema 1.2.
 _METADATA, _PARSER_VERSION = "TFLITE_METADATA", "1.0.0"
 _IMAGE_PROPERTIES, _RGB, _NORMALIZATION_OPTIONS, _TENSOR_AXIS_LABELS = 2, 1, 1, 2
 

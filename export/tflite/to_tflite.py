@@ -45,7 +45,7 @@ from .quantization import CALIBRATED, FOR_NPUS, QUANTIZATIONS, quantize
 MAIN = "serving_default"
 ROLLOUT = "attention_rollout"
 CALIBRATION_IMAGES = 200
-# Of pixels in [0, 1], all but a thousandth at either end: photos reach further than this.
+# Quantiles of pixels in [0, 1], a thousandth from either end: photos reach further than this.
 NARROW = 0.5
 
 logger = logging.getLogger("keras_vit")

@@ -38,7 +38,7 @@ from ..labels_and_interface_json import interface_of_model, labels_of_model
 from ..supported_models import check_range, image_size, portable
 from ..tflite.to_tflite import to_tflite
 
-# Of LiteRT.js.
+# LiteRT.js.
 VERSION = "2.5.3"
 # Package: hash of its archive, as npm's registry states it.
 _PACKAGES = {

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # Only who draws loads matplotlib.
 
     from keras_vit.analysis.reconstruction import Reconstruction
 
-# Of red, green and blue, and of the map over the image: those of `export/web/page/page.css`.
+# Colors of red, green, blue and of the map over the image, as in `export/web/page/page.css`.
 _LUMINANCE = (0.2126, 0.7152, 0.0722)
 _OPACITY = 0.6
 

@@ -40,14 +40,14 @@ class TorchLayout(FileLayout):
     classifier: ClassVar[str] = "classifier"  # the name of the head
     gelu: ClassVar[str] = "erf"  # of models whose configuration states no activation
     unused: ClassVar[tuple[str, ...]] = ()  # arrays that pre-training alone needs
-    # Of this file: the prefix, the table with it, and whether there is a head.
+    # This file's prefix, the table with it, and whether there is a head.
     prefix: str = ""
     modules: Mapping[str, str] = field(default_factory=dict)
     classified: bool = False
 
     @classmethod
     def detect(cls, shapes: Shapes, grid: Grid | None = None) -> "TorchLayout | None":
-        # Of a file's spellings, that which most of its names have.
+        # The spelling that most names of the file have.
         for prefix in cls.prefixes:
             if all(prefix + mark in shapes for mark in cls.marks):
                 names = {name.removesuffix(".weight") for name in shapes}

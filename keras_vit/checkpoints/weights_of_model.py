@@ -72,7 +72,7 @@ class Weight:
     name: str  # the published one
     variable: keras.Variable
     shape: tuple[int, ...]  # the published one, which may split or join the variable's axes
-    # Of position embeddings in raster order the layer, of rows alone 0, of columns alone 1.
+    # Position embeddings: the layer if in raster order, 0 if of rows alone, 1 if of columns alone.
     positions: PositionEmbedding | int | None = None
 
     def value(self) -> np.ndarray:

@@ -77,7 +77,7 @@ class Key(NamedTuple):
             isinstance(each, (int, float) if kind is float else int)
             and not isinstance(each, bool)
             and self.least <= each <= self._greatest
-            # Of a whole number, that a float can be made of it.
+            # Whole numbers must convert to float.
             and (isinstance(each, float) or each <= FLOAT32)
             and (self.below is None or each < self.below)
             for each in numbers

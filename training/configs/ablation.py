@@ -178,7 +178,7 @@ def _axial(scale):
     return {cell: _config(scale, arguments) for cell, arguments in _AXIAL_MODELS[scale].items()}
 
 
-# Of JFT's 300 million images the paper takes 9, 30, 90 and all. Every model is trained on a
+# The paper takes 9, 30, 90 and all of JFT's 300 million images. Every model is trained on a
 # fraction with the same hyper-parameters and number of steps. Data sets are stored in random order,
 # so that a leading part is a random subset; smaller subsets lie in larger ones.
 PERCENTS = (3, 10, 30, 100)

@@ -163,7 +163,7 @@ def digest_of_checkpoint(checkpoint: str) -> str:
     def read():
         files = [path]
         if path.is_dir():
-            # Of a run, or of Hugging Face's files and their descriptions.
+            # A run's folder, or Hugging Face's files and their descriptions.
             published = (path.glob("*.safetensors*"), path.glob("*.json"))
             own = path / "model.keras"
             files = [own] if own.is_file() else sorted({*itertools.chain(*published)})

@@ -168,7 +168,7 @@ def _label_facts(info: Any) -> tuple[int, tuple[str, ...] | None]:
     """Returns the number of classes of the feature `label`, and their names if recorded."""
     members = dict(info.features.items())
     label = members.get("label")
-    # Of a sequence of labels, that of one.
+    # A sequence of labels has the type of one.
     label = getattr(label, "feature", label)
     num_classes = getattr(label, "num_classes", None) or 0
     is_listed = num_classes and len(members["label"].shape) < 2

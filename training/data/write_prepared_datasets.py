@@ -30,7 +30,7 @@ from ..io.remote_stores import sent
 from . import known_datasets, photo_sets, tfds_folder
 from .photo_sets import photo_path
 
-# Of the sets that are written here.
+# Facts of the sets that are written here.
 VERSION = "1.0.0"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 

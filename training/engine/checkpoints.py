@@ -128,7 +128,7 @@ class Checkpoints:
                 continue
             for old in damaged:
                 aside = old.with_name(f"damaged-{old.name}")
-                # Of the same step, when that was damaged before.
+                # Left from the same step, when that was damaged before.
                 _remove(aside)
                 old.rename(aside)
             self.saved_step = step

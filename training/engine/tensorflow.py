@@ -85,7 +85,7 @@ class TensorFlowEngine(Engine):
         self.function = tf.function(self._run_updates, reduce_retracing=True, autograph=False)
 
     def micro_batch(self, array: Tensor, index: Tensor) -> Tensor:
-        # Of several workers, TensorFlow does not know the size of a batch.
+        # With several workers, TensorFlow does not know the size of a batch.
         return tf.reshape(array, [self.config.accumulation_steps, -1, *array.shape[1:]])[index]
 
     def differentiate(

@@ -154,7 +154,7 @@ def best_l2(found: Sequence[Accuracies]) -> dict[int, float]:
         penalties = sorted(l2 for shots, l2 in means[0] if shots == k)
         # Equal accuracies share the mean of their ranks.
         ranks = [rankdata([of_set[k, l2].mean for l2 in penalties]) for of_set in means]
-        # Of equally good penalties the largest is the safer choice.
+        # Among equally good penalties the largest is the safest.
         _, best[k] = max(zip(np.mean(ranks, axis=0), penalties, strict=True))
     return best
 

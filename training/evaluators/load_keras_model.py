@@ -27,7 +27,7 @@ if typing.TYPE_CHECKING:
 
 logger = logging.getLogger("keras_vit")
 
-# Of the models of this package and of Google's checkpoints.
+# The range of this package's models and of Google's checkpoints.
 KERAS_RANGE = (-1.0, 1.0)
 # Keras adds these to the arguments of a saved model.
 _KERAS_KEYS = {"name", "trainable", "trainable_layers", "quantized_layers", "dtype"}
@@ -209,7 +209,7 @@ def runs_behind(source: str | os.PathLike) -> Iterator[tuple[str, dict[str, Any]
             return
         config = read_run_config(folder / "config.json")
         yield name, config
-        # Of a published name there is no digest.
+        # A published name has no digest.
         name, digest = config.get("checkpoint", ""), config["data"].get("checkpoint", "")
 
 

@@ -323,5 +323,5 @@ def missing_shards(predictor: Predictor, directory: str) -> Iterator[list[str]]:
             )
         yield left
         if not is_remote(folder):
-            # Of workers that died.
+            # Left by workers that died.
             remove_unfinished(folder)

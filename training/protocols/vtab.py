@@ -123,7 +123,7 @@ def run(
         for number, (task, config, dataset) in enumerate(tasks, 1):
             logger.info("Task %d of %d: %s", number, len(tasks), task.title)
             folder, train = workdir / task.name, dataset.split(config.train_split)
-            # Of the same slice they can differ between machines.
+            # They can differ between machines for the same slice.
             names = (train.example_id(index) for index in range(train.num_examples))
             write_text(folder / "examples.txt", "".join(f"{each}\n" for each in names))
             found[task.title] = transfer(

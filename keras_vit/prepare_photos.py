@@ -4,7 +4,6 @@
 operations.
 """
 
-import ast
 import contextlib
 import functools
 import inspect
@@ -14,19 +13,18 @@ import stat
 import typing
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from keras_vit.interpolation import area_weights, half_pixel_weights
+from keras_vit.operations_text import MAX_PIXELS, apply_arguments, calls, height_and_width
 from keras_vit.type_hints import Tensor
 
 if typing.TYPE_CHECKING:
     import PIL.Image
 
-# An image larger than this is an error of its file or of the operations, not a photograph: a few
-# kilobytes may claim gigabytes, and resizing the smaller side of 1×5000 pixels would ask for them.
-MAX_PIXELS = 1 << 27
 # `PIL.Image.Transpose` that turns a photo of an EXIF orientation.
 _TURNS = {2: 0, 3: 3, 4: 1, 5: 5, 6: 4, 7: 6, 8: 2}
 # Resampling and rounding leave the range by as much.
@@ -174,115 +172,121 @@ def prepare_photo(photo: Tensor, operations: str) -> np.ndarray:
         ValueError: for another operation, or a way of resizing other than bilinear and area.
     """
     image = np.asarray(photo)
-    for name, arguments in parsed_operations(operations):
-        image = _OPERATIONS[name](image, **arguments)
+    for _, _, apply in parsed_operations(operations):
+        image = apply(image)
     return np.asarray(image, "float32")
 
 
-def parsed_operations(operations: str) -> list[tuple[str, dict[str, Any]]]:
-    """Returns the operations of `prepare_photo`, each by its name and all of its arguments.
+def parsed_operations(operations: str) -> list[tuple[str, dict[str, Any], Callable]]:
+    """Returns the operations of `prepare_photo`: name, all arguments, and function of an image.
 
     Raises ValueError for another operation, or arguments that it does not take.
     """
-    parsed = []
-    for part in operations.split("|") if operations.strip() else []:
-        try:
-            call = ast.parse(part.strip(), mode="eval").body
-        except SyntaxError as error:
+    parsed: list[tuple[str, dict[str, Any], Callable]] = []
+    for name, call in calls(operations):
+        if name not in _OPERATIONS or (name == "decode" and parsed):
             raise ValueError(
-                f"Expected operations joined by '|'. Received: {part!r} in {operations!r}."
-            ) from error
-        name = getattr(getattr(call, "func", call), "id", "")
-        if name not in _OPERATIONS:
-            raise ValueError(
-                f"Expected operations among {', '.join(_OPERATIONS)}. Received: {part!r} in "
-                f"{operations!r}. `keras-vit predict` has all of them; or pass images "
+                f"Expected operations among {', '.join(_OPERATIONS)}, decode first. Received: "
+                f"{name!r} in {operations!r}. `keras-vit predict` has all of them; or pass images "
                 "that are prepared, in [-1, 1]."
             )
-        try:
-            values = [ast.literal_eval(each) for each in getattr(call, "args", ())]
-            named = {str(k.arg): ast.literal_eval(k.value) for k in getattr(call, "keywords", ())}
-            bound = inspect.signature(_OPERATIONS[name]).bind(None, *values, **named)
-        except (TypeError, ValueError) as error:
-            raise ValueError(
-                f"Expected arguments of {name}. Received: {part!r} in {operations!r}: {error}."
-            ) from error
+        make = _OPERATIONS[name]
+        apply = apply_arguments(make, name, call, operations)
+        bound = apply_arguments(inspect.signature(make).bind, name, call, operations)
         bound.apply_defaults()
-        _, *arguments = bound.arguments.items()
-        parsed.append((name, dict(arguments)))
+        parsed.append((name, dict(bound.arguments), apply))
     return parsed
 
 
 def maps_to_model_range(operations: str) -> bool:
     """Whether operations end with `value_range(-1, 1)` in any spelling; raises as the above."""
     parsed = parsed_operations(operations.rpartition("|")[2])
-    return [(name, *each.values()) for name, each in parsed] == [("value_range", -1, 1, 0, 255)]
+    return [(name, *each.values()) for name, each, _ in parsed] == [("value_range", -1, 1, 0, 255)]
 
 
 def keeps_upright(operations: str) -> bool:
     """Whether photos are turned as EXIF says: not with `decode(upright=False)`; raises as above."""
     parsed = parsed_operations(operations)
-    return all(arguments["upright"] for name, arguments in parsed if name == "decode")
+    return all(arguments["upright"] for name, arguments, _ in parsed if name == "decode")
 
 
-def _decode(image, channels=3, precise=False, upright=True):
+def _decode(channels=3, precise=False, upright=True):
     if channels not in (1, 3):
         raise ValueError(f"channels must be 1 or 3, not {channels!r}")
-    if channels == 3:
-        return image
     # As `tf.image.rgb_to_grayscale`.
-    return (image @ np.array([[0.2989], [0.587], [0.114]]) * (255.5 / 255)).astype(np.uint8)
+    gray = np.array([[0.2989], [0.587], [0.114]]) * (255.5 / 255)
+    return lambda image: image if channels == 3 else (image @ gray).astype(np.uint8)
 
 
-def _resize(image, size, method="bilinear", antialias=False):
-    height, width = (size, size) if isinstance(size, int) else size
+def _resize(size, method="bilinear", antialias=False):
+    shape = height_and_width(size)
+    return partial(_resized, shape=shape, weights=_weights_of(method, antialias))
+
+
+def _weights_of(method, antialias):
     if antialias or method not in _WEIGHTS:
         raise ValueError(
             f"Expected to resize without anti-aliasing, by {' or '.join(_WEIGHTS)}. Received: "
             f"{method!r}, antialias={antialias}. `keras-vit predict` has all methods."
         )
-    if height * width > MAX_PIXELS:
-        raise ValueError(
-            f"{image.shape[:2]} pixels would become {height} x {width}, above {MAX_PIXELS}"
-        )
+    return _WEIGHTS[method]
+
+
+def _resized(image, shape, weights):
     rows, columns = (
-        _WEIGHTS[method](source, target).astype("float32")
-        for source, target in zip(image.shape, (height, width), strict=False)
+        weights(source, target).astype("float32")
+        for source, target in zip(image.shape, shape, strict=False)
     )
     return np.einsum("hr,rcx,wc->hwx", rows, image, columns, optimize=True)
 
 
-def _resize_small(image, size, method="area", antialias=False):
-    height, width = image.shape[:2]
-    factor = size / min(height, width)
-    return _resize(image, (round(height * factor), round(width * factor)), method, antialias)
+def _resize_small(size, method="area", antialias=False):
+    height_and_width(size)
+    weights = _weights_of(method, antialias)
+
+    def apply(image):
+        factor = size / min(image.shape[:2])
+        height, width = (round(side * factor) for side in image.shape[:2])
+        if height * width > MAX_PIXELS:
+            raise ValueError(
+                f"{image.shape[:2]} pixels would become {height} x {width}, above {MAX_PIXELS}"
+            )
+        return _resized(image, (height, width), weights)
+
+    return apply
 
 
-def _central_crop(image, size):
-    height, width = (size, size) if isinstance(size, int) else size
-    top, left = (image.shape[0] - height) // 2, (image.shape[1] - width) // 2
-    if min(top, left) < 0:
-        raise ValueError(
-            f"central_crop of {height}×{width} needs an image at least that large; resize before "
-            f"it. Received the shape: {image.shape}"
-        )
-    return image[top : top + height, left : left + width]
+def _central_crop(size):
+    height, width = height_and_width(size)
+
+    def apply(image):
+        top, left = (image.shape[0] - height) // 2, (image.shape[1] - width) // 2
+        if min(top, left) < 0:
+            raise ValueError(
+                f"central_crop of {height}×{width} needs an image at least that large; resize "
+                f"before it. Received the shape: {image.shape}"
+            )
+        return image[top : top + height, left : left + width]
+
+    return apply
 
 
-def _value_range(image, low=-1.0, high=1.0, in_low=0.0, in_high=255.0):
-    return (np.asarray(image, "float32") - in_low) * ((high - low) / (in_high - in_low)) + low
+def _value_range(low=-1.0, high=1.0, in_low=0.0, in_high=255.0):
+    scale = (high - low) / (in_high - in_low)
+    return lambda image: (np.asarray(image, "float32") - in_low) * scale + low
 
 
 _WEIGHTS: dict[str, Callable[[int, int], np.ndarray]] = {
     "bilinear": half_pixel_weights,
     "area": area_weights,
 }
+# Functions of the arguments, each of which returns a function of an image.
 _OPERATIONS: dict[str, Callable[..., Any]] = {
     "decode": _decode,
     "resize": _resize,
     "resize_small": _resize_small,
     "central_crop": _central_crop,
     "value_range": _value_range,
-    "to_uint8": lambda image: np.rint(image).clip(0, 255).astype(np.uint8),
-    "on_device": lambda image: image,
+    "to_uint8": lambda: lambda image: np.rint(image).clip(0, 255).astype(np.uint8),
+    "on_device": lambda: lambda image: image,
 }

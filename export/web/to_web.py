@@ -192,7 +192,7 @@ def page_operations(text: str, size: tuple[int, int]) -> list[dict]:
             f"Expected operations that give images of shape {(*size, 3)}. Received: {text!r}, "
             f"which gives {shape}."
         )
-    operations = [{"name": name, **arguments} for name, arguments in parsed_operations(text)]
+    operations = [{"name": name, **arguments} for name, arguments, _ in parsed_operations(text)]
     return json.loads(json.dumps(operations))  # tuples become lists
 
 

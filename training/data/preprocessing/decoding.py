@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.prepare_photos import MAX_PIXELS, read_orientation, read_photo
+from keras_vit.operations_text import MAX_PIXELS
+from keras_vit.prepare_photos import read_orientation, read_photo
 
 from ..traced_functions import require, traced_once
 from .parse_operations import operation

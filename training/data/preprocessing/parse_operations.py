@@ -10,19 +10,18 @@ function in a file that `__init__.py` imports:
         return lambda image: 255 - image
 """
 
-import ast
 import inspect
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import tensorflow as tf
 
+from keras_vit.operations_text import apply_arguments, calls
 from keras_vit.unknown_names import did_you_mean
 
 # No text has more, so that no two operations of a run ever share a seed.
 MAX_OPERATIONS = 64
 
-_EXPECTED = "Expected operations joined by '|', such as 'decode|resize(224)|value_range(-1, 1)'."
 _Make = TypeVar("_Make", bound=Callable[..., Any])
 
 # {name: (factory, stage)}
@@ -78,31 +77,14 @@ def parse(text: str) -> list[Operation]:
     Raises `ValueError` for a malformed text, an unknown operation or wrong arguments.
     """
     operations = []
-    for part in text.split("|") if text.strip() else []:
-        try:
-            call = ast.parse(part.strip(), mode="eval").body
-        except SyntaxError as error:
-            raise ValueError(f"{_EXPECTED} Received: {text!r}, {error}.") from error
-        call = call if isinstance(call, ast.Call) else ast.Call(call, [], [])
-        if not isinstance(call.func, ast.Name):
-            raise ValueError(f"{_EXPECTED} Received: {text!r}.")
-        name = call.func.id
+    for name, call in calls(text):
         if name not in REGISTRY:
             raise ValueError(
                 f"{did_you_mean(name, REGISTRY)}Expected operations among "
                 f"{', '.join(sorted(REGISTRY))}. Received: {name!r} in {text!r}."
             )
         make, stage = REGISTRY[name]
-        signature = inspect.signature(make)
-        try:
-            args = [ast.literal_eval(arg) for arg in call.args]
-            kwargs = {str(word.arg): ast.literal_eval(word.value) for word in call.keywords}
-            signature.bind(*args, **kwargs)
-            made = make(*args, **kwargs)
-        except (TypeError, ValueError, ArithmeticError) as error:
-            names = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
-            expected = f"{name}{inspect.Signature(names)}"
-            raise ValueError(f"Expected {expected} in {text!r}: {error}.") from error
+        made = apply_arguments(make, name, call, text)
         own = not make.__module__.startswith(__package__)
         if stage == "text":
             operations += [each._replace(own=own or each.own) for each in parse(made)]

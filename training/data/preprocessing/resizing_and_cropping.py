@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from keras_vit.prepare_photos import MAX_PIXELS
+from keras_vit.operations_text import MAX_PIXELS, height_and_width
 
 from ..traced_functions import require
 from .parse_operations import operation
@@ -32,13 +32,15 @@ def resize(
     size: int | Sequence[int], method: str = "bilinear", antialias: bool = False
 ) -> Resizing:
     """Resizes to `size` (one number or (height, width)), not keeping the aspect; float32."""
-    shape = _height_and_width(size)
+    shape = height_and_width(size)
     return Resizing(lambda _: shape, method, antialias)
 
 
 @operation("resize_small")
 def resize_small(size: int, method: str = "area", antialias: bool = False) -> Resizing:
     """Resizes so that the smaller side is `size`, keeping the aspect; float32."""
+
+    height_and_width(size)
 
     def size_of(shape):
         old = tf.cast(shape[:2], tf.float32)
@@ -82,7 +84,7 @@ def inception_crop(
     The area is 5 to 100 % of the image, the aspect ratio uniform in 0.75..1.33, and the height
     uniform given the aspect, so small crops are favored; after 100 failures the whole image.
     """
-    shape = _height_and_width(size)
+    shape = height_and_width(size)
 
     def box(image_shape, seed):
         begin, extent, _ = tf.image.stateless_sample_distorted_bounding_box(
@@ -128,20 +130,20 @@ def random_resized_crop(
         begin = tf.where(tf.reduce_any(fits), begin, (whole - size) // 2)
         return tf.cast(tf.concat([begin, size], axis=0), tf.int32)
 
-    return RandomResizedCrop(box, _height_and_width(size))
+    return RandomResizedCrop(box, height_and_width(size))
 
 
 @operation("random_crop")
 def random_crop(size: int | Sequence[int]) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
     """Crops `size` (one number or (height, width)) at a random place."""
-    shape = _height_and_width(size)
+    shape = height_and_width(size)
     return lambda image, seed: _cropped("random_crop", image, shape, seed)
 
 
 @operation("central_crop")
 def central_crop(size: int | Sequence[int]) -> Callable[[tf.Tensor], tf.Tensor]:
     """Crops `size` (one number or (height, width)) from the center."""
-    shape = _height_and_width(size)
+    shape = height_and_width(size)
     return lambda image: _cropped("central_crop", image, shape)
 
 
@@ -172,15 +174,6 @@ def cut(image: tf.Tensor, window: tf.Tensor) -> tf.Tensor:
     """Returns `window`, int32 (top, left, height, width), of an image (height, width, channels)."""
     top, left, height, width = tf.unstack(window)
     return tf.slice(image, [top, left, 0], [height, width, image.shape[2] or -1])
-
-
-def _height_and_width(size: int | Sequence[int]) -> tuple[int, int]:
-    height, width = (size, size) if isinstance(size, int) else size
-    if min(height, width) < 1:
-        raise ValueError(f"an image has at least one pixel, not {size}")
-    if height * width > MAX_PIXELS:
-        raise ValueError(f"an image has at most {MAX_PIXELS} pixels, not {height} x {width}")
-    return int(height), int(width)
 
 
 def _cropped(name, image, shape, seed=None):

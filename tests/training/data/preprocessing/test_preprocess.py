@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_vit.prepare_photos import prepare_photo
 from keras_vit.training.data.preprocessing.parse_operations import REGISTRY, parse
 from keras_vit.training.data.preprocessing.preprocess import Preprocess, read_images
 
@@ -60,6 +61,24 @@ def test_operations_draw_independently_of_each_other():
 def test_wrong_texts_are_explained(text, message):
     with pytest.raises(ValueError, match=message):
         Preprocess(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f"decode|resize({size})" for size in ("0", "-3", "16.5", "'16'", "[16]", "60000")),
+        *("decode|central_crop(0)", "decode|resize_small(0)", "decode|to_uint8(1)"),
+        *("decode|value_range('0', 1)", "decode|value_range(0, 1, 3, 3)", "decode(1, True, 2, 3)"),
+        *("resize(2", "resize(2)(3)", "decode||resize(2)", "decode(channels=2)"),
+    ],
+)
+def test_photos_for_predict_are_prepared_by_texts_that_train_alone(text):
+    found = []
+    for prepare in (parse, lambda text: prepare_photo(PHOTO, text)):
+        with pytest.raises(ValueError, match="Expected ") as error:
+            prepare(text)
+        found.append(str(error.value))
+    assert found[0] == found[1]
 
 
 def test_texts_of_texts():

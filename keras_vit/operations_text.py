@@ -4,6 +4,7 @@ import ast
 import inspect
 import operator
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 # An image larger than this is an error of its file or of the operations, not a photograph: a few
 # kilobytes may claim gigabytes, and resizing the smaller side of 1×5000 pixels would ask for them.
@@ -28,7 +29,7 @@ def calls(text: str) -> Iterator[tuple[str, ast.Call]]:
         yield call.func.id, call
 
 
-def apply_arguments(make: Callable, name: str, call: ast.Call, text: str) -> object:
+def apply_arguments(make: Callable, name: str, call: ast.Call, text: str) -> Any:
     """Calls a function with the arguments of an operation.
 
     Raises ValueError, which names the function's arguments, for others or if the function does.

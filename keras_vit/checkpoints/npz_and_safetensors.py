@@ -29,7 +29,7 @@ STATED = (
 # A saved model or a config.json says these of the head: they go with it to the model that loads it.
 OF_HEAD = ("class_names", "activation")
 
-# What files of other kinds are, by how they begin, and how to get a checkpoint out of them.
+# Files of other kinds by how they begin: the kind, and the way to a checkpoint.
 _OTHER_KINDS = {
     rb"\Z|PK\x05\x06": "nothing: it is empty. Download or write it again",
     rb"version https://git-lfs": "a pointer of Git LFS. Fetch the file: git lfs pull",

@@ -208,7 +208,9 @@ def _positions(grid, a, name="position_embedding"):
     return kind(grid.shape[1:3], a.has_class_token, name=name, dtype=a.dtype)
 
 
-def encode(grid: Tensor, x: Tensor, a: SimpleNamespace) -> tuple[list[Callable], list[Tensor]]:
+def encode(
+    grid: Tensor, x: Tensor, a: SimpleNamespace
+) -> tuple[list[Callable], list[tuple[Tensor, Tensor]]]:
     """Equations 2 and 3. Returns the blocks, and the tokens before and after each of them.
 
     The tokens are a list of a pair for each block, (batch, tokens, hidden_size) each.

@@ -16,7 +16,7 @@ ATTEMPTS = 16
 
 
 class Examples(Protocol):
-    """What is read here of a split: how many examples there are, and the id of each."""
+    """The part of a split that is read here: the number of examples, and the id of each."""
 
     num_examples: int
 

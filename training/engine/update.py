@@ -22,7 +22,7 @@ BatchSums = Callable[[keras.Model, Batch], Tensor]
 
 
 class Objective(NamedTuple):
-    """What updates minimize.
+    """The quantity that updates minimize.
 
     Attributes:
         losses: (model, batch of prepared images) -> (examples,) float32, in training.
@@ -68,7 +68,7 @@ class Totals(NamedTuple):
 
 
 class Differentiation(Protocol):
-    """What an update asks of the backend that runs it."""
+    """The operations of a backend that an update calls."""
 
     @abc.abstractmethod
     def micro_batch(self, array: Tensor, index: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ _CHUNK = 16 * 2**20
 # them are whole: these are sent last and removed first.
 _MANIFESTS = ("manifest.json", "saved_model.pb", "dataset_info.json")
 
-# What a command does with the path of an option: "" reads it, "write", "change" reads and writes,
+# The use that a command makes of an option's path: "" reads it, "write", "change" reads and writes,
 # "keep" opens it where it is. Or a function of the options that tells.
 Store = str | Callable[[argparse.Namespace], str]
 # The large files of a run, which resumption alone needs.

@@ -1,4 +1,4 @@
-"""What a run can learn: the table of tasks."""
+"""The table of tasks that a run can learn."""
 
 from collections.abc import Mapping
 from typing import Any

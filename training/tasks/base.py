@@ -50,7 +50,7 @@ COUNT = "eval_count"
 
 
 class Task:
-    """What a run learns: its output, loss, metrics and page.
+    """The task that a run learns: its output, loss, metrics and page.
 
     A subclass that is named in `TASKS` is a new one. `--help` shows its config keys, so its file
     imports Keras and TensorFlow within functions.

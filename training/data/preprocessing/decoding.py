@@ -18,8 +18,8 @@ from ..traced_functions import require, traced_once
 from .parse_operations import operation
 from .resizing_and_cropping import cut
 
-# What a JPEG with EXIF or XMP contains, and a PNG from the chunk's type on. The first letter is
-# fixed, so that the search is as fast as `memchr`.
+# A JPEG with EXIF or XMP contains the first, a PNG the second, from the chunk's type on. The first
+# letter is fixed, so that the search is as fast as `memchr`.
 _JPEG_WITH_EXIF = r"x(?:if\x00\x00|ap/1\.0/\x00)"
 _PNG_WITH_EXIF = r"X(?:If|t(?:exif|Raw profile type exif|XML:com\.adobe\.xmp))"
 _EXIF, _PNG_EXIF = b"Exif\0\0", b"eXIf"
@@ -29,7 +29,7 @@ _ORIENTATION = 0x112
 # A crafted file has millions.
 _MAX_SEGMENTS = 4096
 
-# What stands in a BMP for 32 bits that are blue, green, red and another byte, as TensorFlow takes
+# A BMP has these for 32 bits that are blue, green, red and another byte, as TensorFlow takes
 # them: no compression, or this one with masks of red, green and blue.
 _MASKED, _MASKS = 3, b"\0\0\xff\0\0\xff\0\0\xff\0\0\0"
 

@@ -31,10 +31,11 @@ def writing(folder: str | os.PathLike) -> Iterator[None]:
     try:
         yield
     except (FileExistsError, NotADirectoryError) as error:
-        files = [each for each in (Path(folder), *Path(folder).parents) if each.is_file()]
-        if not files:
-            raise
-        raise NotADirectoryError(f"{files[0]} is a file. Name a directory.") from error
+        for each in (Path(folder), *Path(folder).parents):
+            if each.is_file() or (each.is_symlink() and not each.exists()):
+                kind = "file" if each.is_file() else "broken link"
+                raise NotADirectoryError(f"{each} is a {kind}. Name a directory.") from error
+        raise
     except OSError as error:
         if error.errno not in _REFUSALS:
             raise

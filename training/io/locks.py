@@ -60,11 +60,11 @@ def _lock_here(folder: str | os.PathLike) -> Iterator[None]:
     file = None
     try:
         while file is None:
-            missing = [each for each in path.parents if not each.exists()]
-            make_folder(path.parent)
-            made += missing
-            # Whoever releases the folder removes it and the file.
-            with contextlib.suppress(FileNotFoundError), writing(path.parent):
+            # Whoever releases the folder removes it, while another makes it or opens the file.
+            with contextlib.suppress(FileExistsError, FileNotFoundError), writing(path.parent):
+                missing = [each for each in path.parents if not each.exists()]
+                make_folder(path.parent)
+                made += missing
                 file = _locked_file(path)
         file.truncate(0)
         file.write(_this_process())

@@ -2,6 +2,7 @@ import concurrent.futures
 import contextlib
 import errno
 import os
+import pathlib
 import shutil
 
 import pytest
@@ -124,6 +125,11 @@ def test_leaves_nothing_behind_but_what_was_written(tmp_path):
     for name in ("kept/file", "kept/file/run"):
         with pytest.raises(NotADirectoryError, match=r"kept/file is a file\. Name a directory"):
             lock(tmp_path / name).__enter__()
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for name in ("link", "link/run"):
+        with pytest.raises(NotADirectoryError, match=r"link is a broken link\. Name a directory"):
+            lock(tmp_path / name).__enter__()
+    (tmp_path / "link").unlink()
     # A renamed folder is left alone, and so is the next of its name.
     with lock(tmp_path / "run"):
         (tmp_path / "run").rename(tmp_path / "moved")
@@ -168,6 +174,20 @@ def test_without_locks(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(locks, "fcntl", None)  # as on Windows
     with lock(tmp_path), lock(tmp_path / "other"):
         pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_may_go_while_it_is_made(tmp_path, monkeypatch):
+    mkdir, fails = pathlib.Path.mkdir, [FileExistsError, FileNotFoundError]
+
+    def removed_by_another(folder, *arguments, **options):
+        if fails:
+            raise fails.pop()
+        mkdir(folder, *arguments, **options)
+
+    monkeypatch.setattr("pathlib.Path.mkdir", removed_by_another)
+    with lock(tmp_path / "run"):
+        assert fails == []
     assert list(tmp_path.iterdir()) == []
 
 

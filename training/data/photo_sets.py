@@ -216,6 +216,8 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
     rows: list[tuple[str, str, str, tuple[int, ...]]] = []
     lines: dict[str, int] = {}
     text = read_text(file)
+    if "\0" in text:
+        raise UsageError(f"Expected a text without the character 0. Save {file} as CSV in UTF-8.")
     # Where Excel writes the separator, the header is the second line.
     above = text[: text.find("\n") + 1] if _SEPARATOR.match(text) else ""
     # A quoted name may hold any of them.

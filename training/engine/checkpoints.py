@@ -211,8 +211,11 @@ class Checkpoints:
         (staging / _MANIFEST).write_text(_signed(content))
         staging.rename(path)
         self.saved_step = step
-        # A later one was put there meanwhile.
-        for old in [each for each in steps(self.directory) if each <= step][: -self._keep]:
+        # Others may be put there, later ones or of another program.
+        written = [
+            each for each in steps(self.directory) if (self._path(each) / _MANIFEST).exists()
+        ]
+        for old in [each for each in written if each <= step][: -self._keep]:
             # Hidden first, as a state that is half removed would look damaged.
             with contextlib.suppress(FileNotFoundError):
                 _remove(self._path(old).rename(self._path(old, ".")))

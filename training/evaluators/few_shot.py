@@ -184,8 +184,14 @@ def open_task(
 ) -> FewShotTask:
     """Returns splits of a data set, by default those of the authors' code.
 
-    Raises `ValueError` for unknown splits.
+    Raises `ValueError` for unknown splits, and images of several labels.
     """
+    label = dict(dataset.info.features.items()).get("label") if dataset.info else None
+    if label is not None and label.shape:
+        raise ValueError(
+            "Expected one label for every image, as a linear classifier is solved from. "
+            f"Received: {dataset.name}, whose images have several."
+        )
     train, test = SPLITS.get(dataset.name, ("train", "test"))
     task = FewShotTask(dataset.split(train_split or train), dataset.split(test_split or test))
     task.test.warn_of_shared(task.train)

@@ -239,7 +239,8 @@ def test_a_table_in_an_old_encoding_says_how_to_save_it(tmp_path):
         ("path,label,note", 'photos.csv,a,"5 inch\nother.csv,b,', "no row of CSV: unexpected end"),
         ('"path" ,"label"', "photos.csv,crow", "Line 1 of .* is no row of CSV"),
         ("path,label,note", f"photos.csv,a,{'x' * 200_000}", "Line 2 .* no row of CSV: field"),
-        ("path,label", "photos.csv,zero\0", "without the characters 0"),
+        ("path,label", "photos.csv,zero\0", "without the character 0"),
+        ("path,label", "photos\0.csv,zero", "without the character 0"),
     ],
 )
 def test_tables_that_cannot_be_read_are_explained(columns, row, message, tmp_path):

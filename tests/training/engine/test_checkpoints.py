@@ -138,8 +138,10 @@ def test_only_names_that_are_written_here_are_read_replaced_or_removed(folder, t
     for name in (*copies, *others):
         shutil.copytree(folder / "checkpoint-2", folder / name)
     (folder / "checkpoint-8").write_text("notes")
-    foreign = {*copies, *others, "checkpoint-8"}
-    assert steps(folder) == [1, 2] and Checkpoints(folder).newest() == 2
+    (folder / "checkpoint-0").mkdir()
+    (folder / "checkpoint-0" / "trainer_state.json").write_text("of another program")
+    foreign = {*copies, *others, "checkpoint-0", "checkpoint-8"}
+    assert steps(folder) == [0, 1, 2] and Checkpoints(folder).newest() == 2
     save(folder, 3, 4)
     assert {*names(folder)} == {*foreign, "checkpoint-3", "checkpoint-4"}
     # Of a state that was moved to another disk the link alone is removed.

@@ -6,6 +6,7 @@ import pytest
 
 from keras_vit.__main__ import main
 from keras_vit.training import data
+from keras_vit.training.evaluators.few_shot import open_task
 from keras_vit.training.loop import trainer
 from keras_vit.training.reporting import collect_run_results
 from keras_vit.training.reporting.metrics_csv import read_metrics
@@ -83,6 +84,8 @@ def test_images_of_several_labels_are_left_out(tiny, tmp_path):
     features = tfds.features.FeaturesDict(features)
     store = tfds.dataset_builders.store_as_tfds_dataset
     store("several", "1.0.0", features, splits, data_dir=tmp_path)
+    with pytest.raises(ValueError, match=r"one label .*Received: tfds:several, whose images have"):
+        open_task(data.open_dataset("tfds:several", tmp_path))
     config = tiny(dataset="tfds:several", data_dir=str(tmp_path), eval_split="test", total_steps=8)
     config.update({"loss": "sigmoid", "mixup_p": 0.0, "batch_size": 2, "report": True})
     trainer.train(config, tmp_path / "run")

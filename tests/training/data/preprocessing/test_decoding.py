@@ -94,6 +94,8 @@ ORIENTATIONS = {
     "no value": (exif(count=0), 1),
     "no orientation": (exif(tag=0x111), 1),
     "out of range": (exif(number=9) + segment(XMP + xmp(6)), 1),
+    "zero": (exif(number=0) + segment(XMP + xmp(6)), 1),
+    "negative": (exif(number=-6, kind="h") + segment(XMP + xmp(6)), 1),
     "behind a profile": (PROFILE + exif(), 6),
     "behind Photoshop's": (segment(b"Photoshop 3.0\0" + exif(number=3), 0xED) + exif(), 6),
     "in a comment alone": (segment(exif(), 0xFE), 1),

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import keras
 
+from keras_vit.checkpoints.published_weights import TABLE, canonical_name, url_of
 from keras_vit.hidden_folder import fcntl, make_folder, writing
 
 CHUNK = 1 << 20
@@ -131,3 +132,30 @@ def _check(partial, headers, size_range):
     if base64.b64encode(digest.digest()).decode() != stated[1]:
         partial.unlink()
         raise ConnectionError("the data differs from the server's checksum; try again")
+
+
+def find_checkpoint(name_or_path: str | os.PathLike) -> Path:
+    """Returns the path of a checkpoint, which is downloaded first if it is a published name.
+
+    Args:
+        name_or_path: the path of an existing file or directory, or a name that
+            `url_of` knows.
+
+    Raises:
+        FileNotFoundError: if it is neither.
+        DownloadError: if the download fails, or the file has not the size that it is published
+            with; the message names the address and where to put a copy.
+    """
+    if Path(name_or_path).exists():
+        return Path(name_or_path)
+    try:
+        url = url_of(str(name_or_path))
+    except ValueError as error:
+        raise FileNotFoundError(f"There is no file {str(name_or_path)!r}. {error}") from None
+    name = canonical_name(str(name_or_path))
+    folder, _, last = name.rpartition("/")
+    # Every file of the Hub has the same name.
+    file = f"{last}.safetensors" if url.endswith(".safetensors") else url.rpartition("/")[2]
+    row = TABLE.get(name)
+    path = cache_directory() / folder / file
+    return download(url, path, size_range=row.size_range if row else None)

@@ -13,12 +13,7 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints import resized_positions_and_patches as resized
-from keras_vit.checkpoints.list_of_published_weights import (
-    PERMISSIVE,
-    find_checkpoint,
-    published,
-    published_classifier,
-)
+from keras_vit.checkpoints.download import find_checkpoint
 from keras_vit.checkpoints.npz_and_safetensors import (
     ADAPTER,
     OF_HEAD,
@@ -30,6 +25,7 @@ from keras_vit.checkpoints.npz_and_safetensors import (
     some,
 )
 from keras_vit.checkpoints.npz_file_layouts import BiTLayout, FileArray, FileLayout, Layout
+from keras_vit.checkpoints.published_weights import PERMISSIVE, published, published_classifier
 from keras_vit.checkpoints.pytorch_layouts import TORCH_FORMATS, TorchLayout
 from keras_vit.checkpoints.weights_of_model import weights_of
 from keras_vit.imagenet_classes import imagenet_classes

@@ -13,6 +13,7 @@ import keras
 import numpy as np
 
 from keras_vit.archives import open_archive
+from keras_vit.checkpoints.model_source import Kind, model_source
 from keras_vit.checkpoints.weights_of_model import weights_of
 from keras_vit.imagenet_classes import require_class_name
 from keras_vit.models.inner_layers import require_unquantized
@@ -118,9 +119,16 @@ def open_source(path: str | os.PathLike) -> Source:
         FileNotFoundError: if there is no such file.
         CheckpointError: if the file is damaged or of another kind.
     """
-    path = Path(path)
+    source = model_source(path)
+    if source.kind == Kind.LIBRARY_FOLDER:
+        return _library_source(source.file)
+    path = source.file if source.is_keras else Path(path)
     if path.is_dir():
-        return _open_directory(path)
+        raise CheckpointError(
+            f"{path} holds no checkpoint. Expected a directory with model.keras, "
+            "model.safetensors or model.safetensors.index.json. Received: "
+            f"{some(sorted(os.listdir(path))) or 'none'}."
+        )
     with open(path, "rb") as file:
         start = file.read(262)
         if start[:4] == b"PK\x03\x04":
@@ -237,25 +245,17 @@ def _keras_source(path):
     return Source(path, arrays, getattr(model, "grid_size", None), own=own)
 
 
-def _open_directory(path):
-    names = sorted(os.listdir(path))
-    if "adapter_config.json" in names:
-        raise CheckpointError(f"{path} {ADAPTER}")
-    for name in ("model.keras", "model.safetensors"):
-        if name in names:
-            return open_source(path / name)
-    index = json_beside(path / "model.safetensors", "model.safetensors.index.json")
-    if index is not None:
-        with _reading(path / "model.safetensors.index.json"):
-            files = index["weight_map"]
-            names = sorted({Path(file).name for file in files.values()})
-            return _safetensors_source([path / name for name in names], files)
-    if "pytorch_model.bin" in names:
-        return open_source(path / "pytorch_model.bin")
-    raise CheckpointError(
-        f"{path} holds no checkpoint. Expected a directory with model.keras, model.safetensors "
-        f"or model.safetensors.index.json. Received: {some(names) or 'none'}."
-    )
+def _library_source(file):
+    """Reads the weights of a folder of another library, of which `model_source` found `file`."""
+    if file.name == "adapter_config.json":
+        raise CheckpointError(f"{file.parent} {ADAPTER}")
+    if file.suffix != ".json":
+        return open_source(file)
+    index = json_beside(file, file.name)
+    with _reading(file):
+        files = index["weight_map"]
+        names = sorted({Path(each).name for each in files.values()})
+        return _safetensors_source([file.with_name(name) for name in names], files)
 
 
 def json_beside(path: str | os.PathLike, name: str) -> dict[str, Any] | None:

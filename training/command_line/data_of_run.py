@@ -3,6 +3,8 @@
 import argparse
 from typing import Any
 
+from keras_vit.checkpoints.model_source import model_source
+
 from ..data import Dataset, Split, open_data_of_run
 from ..errors import UsageError
 from ..evaluators.load_keras_model import read_run_config
@@ -16,12 +18,12 @@ def own_data(options: argparse.Namespace) -> tuple[Dataset, dict[str, Any]]:
     config. Raises `UsageError` if SOURCE is no run directory, `NotPreparedError` if its data is
     gone.
     """
-    file = any_path(options.source) / "config.json"
-    if not file.is_file():
-        there = any_path(options.source).exists()
+    source = model_source(any_path(options.source))
+    file = source.run_config
+    if file is None:
         raise UsageError(
             "Expected a run directory, which knows its own data, or --dataset=NAME. "
-            f"{options.source} {'is no run directory' if there else 'does not exist'}."
+            f"Received: {options.source}, {source.kind.value}."
         )
     config = read_run_config(file)
     options.data_dir = options.data_dir or config["data_dir"]

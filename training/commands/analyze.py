@@ -16,6 +16,8 @@ Draws the paper's pictures of a model, and writes the numbers behind each as CSV
 
 import argparse
 
+from keras_vit.checkpoints.model_source import model_source
+
 from .. import data
 from ..command_line.data_of_run import own_split
 from ..command_line.options import CommandParser, at_least_0, at_least_1
@@ -62,7 +64,7 @@ def _images(options, preprocess):
         split = data.open(options.dataset, options.split or "test", options.data_dir)
     elif options.images:
         split = data.open_files([*map(str, spread(list_images(options.images), options.count))])
-    elif (any_path(options.source) / "config.json").is_file():
+    elif model_source(any_path(options.source)).run_config:
         split = own_split(options)
     else:
         return None

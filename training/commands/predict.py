@@ -27,6 +27,8 @@ import os
 import pathlib
 from collections.abc import Iterable
 
+from keras_vit.checkpoints.model_source import model_source
+
 from ..command_line.data_of_run import own_data, own_split
 from ..command_line.options import CommandParser, at_least_0, at_least_1
 from ..data.photo_sets import photo_path
@@ -91,7 +93,7 @@ def _check(options):
     models = [
         path
         for path in options.photos or ()
-        if path.suffix in (".keras", ".tflite", ".onnx") or (path / "model.keras").exists()
+        if (kind := model_source(path)).is_keras or kind.is_exported
     ]
     if is_image or models:
         received = f"{options.source}, an image, in the model's place"

@@ -20,7 +20,7 @@ Everything else is overridden as usual, for example `--config.batch_size=16`.
 
 from ml_collections import ConfigDict
 
-from keras_vit.checkpoints.list_of_published_weights import published
+from keras_vit.checkpoints.published_weights import published
 from keras_vit.training import paper_tables
 from keras_vit.training.config import default_config
 from keras_vit.training.configs import finetune, parse_options

@@ -94,7 +94,7 @@ def load_model(
         ValueError: if it is damaged, or of another kind, or says itself what is given.
     """
     from keras_vit.checkpoints import load_checkpoint
-    from keras_vit.checkpoints.list_of_published_weights import published_classifier
+    from keras_vit.checkpoints.published_weights import published_classifier
     from keras_vit.model_factory import create_model
 
     path = pathlib.Path(source)

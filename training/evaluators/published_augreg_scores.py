@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from keras_vit.checkpoints.download import cache_directory
-from keras_vit.checkpoints.list_of_published_weights import (
+from keras_vit.checkpoints.published_weights import (
     AUGREG,
     Published,
     published,
@@ -59,7 +59,7 @@ def published_scores(name: str, index: str | os.PathLike | None = None) -> Score
     if row and row.score:
         return Scores(
             {"imagenet2012": row.score},
-            "keras_vit/checkpoints/list_of_published_weights.py, with its sources",
+            "keras_vit/checkpoints/published_weights.py, with its sources",
         )
     if folder == _TRANSFERRED and file in _AT_224:
         return Scores({"imagenet2012": _AT_224[file]}, "README of google-research")

@@ -18,6 +18,7 @@ from ml_collections import ConfigDict
 
 from keras_vit.archives import saved_config
 from keras_vit.checkpoints import load_checkpoint
+from keras_vit.checkpoints.model_source import model_source
 from keras_vit.errors import damage_named
 from keras_vit.initializers import he_uniform
 from keras_vit.model_factory import create_model
@@ -82,9 +83,10 @@ def build_model(
 
 def _require_classes(checkpoint, class_names):
     """Refuses the head of a run or `.keras` file of classes with other names or another order."""
-    file = checkpoint / "model.keras" if checkpoint.is_dir() else checkpoint
-    if file.suffix != ".keras" or not file.exists():
+    source = model_source(checkpoint)
+    if not source.is_keras:
         return
+    file = source.file
     with damage_named(f"{file} is damaged", "Save the model again, with model.save()."):
         known = saved_config(file)["config"].get("class_names")
     if known and list(known) != class_names:

@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import save
 
 import keras_vit
-from keras_vit.checkpoints import DownloadError, cache_directory, list_of_published_weights
+from keras_vit.checkpoints import DownloadError, cache_directory, published_weights
 from keras_vit.checkpoints.download import download
 from tests.file_server import serving
 from tests.keras_vit.small import assert_logits, forward, make_images, make_vit
@@ -110,8 +110,8 @@ def test_no_such_file_and_no_network(server, tmp_path):
 @pytest.fixture
 def bucket(server, monkeypatch, tmp_path):
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
-    monkeypatch.setattr(list_of_published_weights, "BUCKET", server.url)
-    monkeypatch.setattr(list_of_published_weights, "HUB", server.url)
+    monkeypatch.setattr(published_weights, "BUCKET", server.url)
+    monkeypatch.setattr(published_weights, "HUB", server.url)
     return server
 
 
@@ -134,7 +134,7 @@ def test_weights_by_name(bucket, tmp_path):
 @pytest.mark.filterwarnings("error")
 def test_the_hubs_weights_by_name(bucket, cases, golden, build_case, monkeypatch):
     """Normalization comes from the table: the file is alone in the cache."""
-    arrays, listed = golden.checkpoint(cases["deit"]), list_of_published_weights
+    arrays, listed = golden.checkpoint(cases["deit"]), published_weights
     bucket.content = save(arrays)
     facts = {
         "path": "timm/tiny/resolve/main/model.safetensors",

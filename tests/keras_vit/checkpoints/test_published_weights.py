@@ -4,8 +4,8 @@ import zlib
 import pytest
 
 import keras_vit
-from keras_vit.checkpoints import list_of_published_weights as listed
-from keras_vit.checkpoints import load_into_model
+from keras_vit.checkpoints import find_checkpoint, load_into_model
+from keras_vit.checkpoints import published_weights as listed
 
 BUCKET = "https://storage.googleapis.com"
 VIT = f"{BUCKET}/vit_models"
@@ -60,7 +60,7 @@ def test_listed_names_are_published():
 @pytest.mark.parametrize("name", ["timm/deit_base_patch16_224", "TIMM/DEIT_BASE_PATCH16_224"])
 def test_unknown_names_are_answered_with_close_ones(name):
     with pytest.raises(FileNotFoundError, match=r"Did you mean .*timm/deit_base_patch16_224\.fb"):
-        listed.find_checkpoint(name)
+        find_checkpoint(name)
 
 
 @pytest.mark.parametrize("name", [n for n, row in listed.TABLE.items() if row.parameters])

@@ -120,7 +120,7 @@ def test_classes_are_matched_by_name_and_mistakes_are_said(run, data_dir, tmp_pa
         (["digits", str(run)], f"unrecognized arguments: {run}."),
         (["digits", f"--dataset={run}"], f"{run} is a run, which stands in SOURCE's place."),
         ([str(run), *data_set], "2 classes"),
-        (["runs/some"], "or --dataset=NAME. runs/some does not exist."),
+        (["runs/some"], "or --dataset=NAME. Received: runs/some, which does not exist."),
         ([str(run), f"{data_set[0]},folder:{tmp_path}_two", data_set[1]], "differ by more than"),
     ):
         assert main(["evaluate", *arguments]) == 2

@@ -99,7 +99,7 @@ def test_bad_use_is_one_line(sources, photos, tmp_path, capsys):
         ([run], "/gone does not exist"),
         ([run, tmp_path / "nowhere.jpg"], "nowhere.jpg, which does not exist"),
         ([run, tmp_path / "notes.jpg"], "notes.jpg cannot be read as an image"),
-        ([tmp_path / "nowhere"], "nowhere does not exist."),
+        ([tmp_path / "nowhere"], "nowhere, which does not exist"),
         ([tmp_path / "a.tflite", photos], "a.tflite, which does not exist"),
         ([run, photos, f"--labels={tmp_path / 'none.txt'}"], "2 classes. Received: 0 names."),
         ([tmp_path / "nothing", photos], "nothing, which does not exist"),

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from keras_vit.checkpoints.download import cache_directory, download
 from keras_vit.unknown_names import did_you_mean
 
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
@@ -273,43 +272,16 @@ _CLASSIFIERS = {"imagenet21k+imagenet2012": 384, "sam": 224, "gsam": 224}
 _IMAGENET = ("i1k", "imagenet2012")
 
 
-def find_checkpoint(name_or_path: str | os.PathLike) -> Path:
-    """Returns the path of a checkpoint, which is downloaded first if it is a published name.
-
-    Args:
-        name_or_path: the path of an existing file or directory, or a name that
-            `url_of` knows.
-
-    Raises:
-        FileNotFoundError: if it is neither.
-        DownloadError: if the download fails, or the file has not the size that it is published
-            with; the message names the address and where to put a copy.
-    """
-    if Path(name_or_path).exists():
-        return Path(name_or_path)
-    try:
-        url = url_of(str(name_or_path))
-    except ValueError as error:
-        raise FileNotFoundError(f"There is no file {str(name_or_path)!r}. {error}") from None
-    name = _canonical(str(name_or_path))
-    folder, _, last = name.rpartition("/")
-    # Every file of the Hub has the same name.
-    file = f"{last}.safetensors" if url.endswith(".safetensors") else url.rpartition("/")[2]
-    row = TABLE.get(name)
-    path = cache_directory() / folder / file
-    return download(url, path, size_range=row.size_range if row else None)
-
-
 def published(name_or_path: str | os.PathLike) -> Published | None:
     """Returns the row of a published checkpoint: its model, normalization, score and license.
 
     Args:
-        name_or_path: as of `find_checkpoint`.
+        name_or_path: a path, or a name as of `url_of`.
 
     Returns:
         A `Published`, or None for a path and for a name without a row in the table.
     """
-    return None if Path(name_or_path).exists() else TABLE.get(_canonical(str(name_or_path)))
+    return None if Path(name_or_path).exists() else TABLE.get(canonical_name(str(name_or_path)))
 
 
 def list_weights(filter: str = "*") -> list[str]:
@@ -326,6 +298,12 @@ def list_weights(filter: str = "*") -> list[str]:
     return sorted(fnmatch.filter((*TABLE, *LISTED), filter))
 
 
+def is_published(name: str) -> bool:
+    """Tells whether a checkpoint is published under a name: see `url_of`."""
+    canonical = canonical_name(name)
+    return canonical in TABLE or _parsed(canonical)[1] is not None
+
+
 def url_of(name: str) -> str:
     """Returns the address of a published checkpoint.
 
@@ -333,7 +311,7 @@ def url_of(name: str) -> str:
     spelled as the others' ("augreg/ViT-B_16"), "gsam/ViT-B_16" and "bit/vtab/BiT-M-R50x1-run0-dtd".
     Raises ValueError if no checkpoint is published under such a name.
     """
-    canonical = _canonical(name)
+    canonical = canonical_name(name)
     if canonical in TABLE:
         return TABLE[canonical].url
     folder, fields = _parsed(canonical)
@@ -354,7 +332,7 @@ def published_classifier(name: str | os.PathLike) -> Published | None:
     row = published(name)
     if row and row.score and row.measure == "top-1":
         return row
-    folder, fields = _parsed(_canonical(str(name)))
+    folder, fields = _parsed(canonical_name(str(name)))
     if fields is None:
         return None
     path = f"{FOLDERS[folder][0]}/{fields[0]}.npz"
@@ -376,7 +354,8 @@ def _parsed(canonical):
     return folder, FOLDERS[folder][1].fullmatch(file) if folder in FOLDERS else None
 
 
-def _canonical(name):
+def canonical_name(name: str) -> str:
+    """Returns a published name as the table spells it."""
     name = name.removesuffix(".npz")
     if name.startswith("augreg/"):
         return name.replace("+", "_").replace("ViT-", "")

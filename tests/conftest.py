@@ -1,6 +1,7 @@
 """Memory, threads, and the golden cases: files, models and logits of other implementations."""
 
 import gc
+import inspect
 import itertools
 import json
 import os
@@ -20,8 +21,7 @@ from tests.ram_store import register
 
 ROOT = Path(__file__).parents[1]
 GOLDEN = ROOT / "tests" / "golden"
-# Until the first test: what is imported stays.
-gc.disable()
+gc.disable()  # Until the first test: what is imported stays.
 
 # A shell has its background jobs ignore Ctrl-C, and what they start too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -32,6 +32,15 @@ if "PYTEST_XDIST_WORKER" in os.environ:
         os.environ.setdefault(name, "1")
     if "XLA_FLAGS" not in os.environ:
         os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+
+
+def pytest_generate_tests(metafunc):
+    """`@pytest.mark.rows(…)` parametrizes a test by its first arguments: each row is a test."""
+    for mark in metafunc.definition.iter_markers("rows"):
+        # `pytest.param` keeps its row with its marks.
+        row = getattr(mark.args[0], "values", mark.args[0])
+        names = [*inspect.signature(metafunc.function).parameters]
+        metafunc.parametrize(names[: len(row)] if isinstance(row, tuple) else names[0], mark.args)
 
 
 def seed():

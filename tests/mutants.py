@@ -129,8 +129,7 @@ def killer(tree, original, tests, seconds):
                 return found
             if len(skipped) == 5:
                 break
-            # It fails in any copy, or the machine is busy.
-            skipped.append(f"--deselect={found}")
+            skipped.append(f"--deselect={found}")  # It fails in any copy, or the machine is busy.
     return ""
 
 

@@ -33,8 +33,7 @@ WIDE = tf.io.encode_png(PIXELS.astype(np.uint16) * 256 + 255).numpy()
 ALPHA = Image.fromarray(np.dstack([PIXELS, PIXELS[..., :1]]))
 COLORS = np.asarray(PALETTE.convert("RGB"))
 MIRRORED = PHOTO.transpose(Image.Transpose.FLIP_LEFT_RIGHT).quantize(8)
-# The bytes of photos and their pixels.
-CASES = {
+CASES = {  # The bytes of photos and their pixels.
     "gray": (encode(PHOTO.convert("L"), "PNG"), GRAY),
     "gray JPEG": (GRAY_JPEG, np.asarray(Image.open(io.BytesIO(GRAY_JPEG)).convert("RGB"))),
     "gray with alpha": (encode(PHOTO.convert("LA"), "PNG"), GRAY),

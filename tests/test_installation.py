@@ -41,18 +41,15 @@ def test_models_load_as_soon_as_the_package_is_imported(run_installed, users_fol
     run_installed("-c", f"{imports}; print({loaded}, {layer}, training.train, export.to_hub)")
 
 
-@pytest.mark.parametrize(
-    ("words", "is_command"),
-    [
-        (["-X", "dev", "/usr/bin/keras-vit", "train"], True),
-        (["C:/keras-vit.exe"], True),
-        (["keras-vit.py"], False),
-        (["-m", "keras_vit.export", "hub"], True),
-        (["-W", "error", "-m", "training"], True),
-        (["-m", "keras_vit_extras"], False),
-        (["-c", "import keras_vit"], False),
-        ([], False),
-    ],
+@pytest.mark.rows(
+    (["-X", "dev", "/usr/bin/keras-vit", "train"], True),
+    (["C:/keras-vit.exe"], True),
+    (["keras-vit.py"], False),
+    (["-m", "keras_vit.export", "hub"], True),
+    (["-W", "error", "-m", "training"], True),
+    (["-m", "keras_vit_extras"], False),
+    (["-c", "import keras_vit"], False),
+    ([], False),
 )
 def test_commands_alone_import_names_when_asked(words, is_command, users_folder, monkeypatch):
     monkeypatch.setattr(sys, "orig_argv", ["python", *words])
@@ -102,11 +99,8 @@ def test_a_command_offers_every_name(run_installed, users_folder):
     assert run_installed("keras-vit").stdout == f"{__version__} True\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "usage"),
-    [([], "COMMAND"), (["train"], "train "), (["export"], "export COMMAND SOURCE")],
-)
-def test_help_names_commands_as_they_are_called(keras_vit, words, usage):
+@pytest.mark.rows(([], "COMMAND"), (["train"], "train "), (["export"], "export COMMAND SOURCE"))
+def test_help_names_commands_as_they_are_called(words, usage, keras_vit):
     shown = keras_vit(*words, "--help").stdout
     assert shown.startswith(f"usage: keras-vit {usage}")
     assert words or ("\n  few_shot " in shown and "\n  export " in shown)

@@ -21,8 +21,7 @@ CLASSES = [
 OF_KERAS = {"build", "call", "compute_loss", "compute_output_shape", "compute_output_spec"}
 OF_KERAS |= {"from_config", "get_config", "load_own_variables", "save_own_variables"}
 OF_KERAS |= {"add_weight", "convolution_op", "train_step", "update_step"}
-# What Python calls.
-SPECIAL = {"__init__", "__call__"}
+SPECIAL = {"__init__", "__call__"}  # What Python calls.
 
 
 def methods(owner):

@@ -116,8 +116,7 @@ SHORT = ["--config.total_steps=6", "--config.optimizer.warmup_steps=2", "--confi
 
 @pytest.mark.long
 def test_commands_one_after_the_other(tmp_path, installed, run_installed):
-    # Photos of two classes, one of them taken sideways.
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(0)  # Photos of two classes, one of them taken sideways.
     for label, name in enumerate(("crow", "finch")):
         (tmp_path / "photos" / name).mkdir(parents=True)
         for number in range(15):
@@ -191,6 +190,5 @@ def test_hours_are_six_operations_per_multiply_accumulate(capsys):
     assert cells["fine-tune on VTAB"][0] == 57
     # Table 3 does not pre-train it.
     assert budget.experiment_table(["ViT-Ti/16"], teraflops=10).rows[0][2] == "–"
-    # The document shows what the command prints.
-    assert main(["budget"]) == 0
+    assert main(["budget"]) == 0  # The document shows what the command prints.
     assert capsys.readouterr().out in GUIDES[0]

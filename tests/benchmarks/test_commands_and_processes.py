@@ -37,19 +37,16 @@ def test_the_guides_name_every_command_and_their_options_exist():
     assert {name for name, *_ in LINES} == {*BENCHMARKS.table}
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("tabel", f"{', '.join(BENCHMARKS.table)}. Received: tabel"),
-        ("compare_libraries --model ViT-Q/16", "Expected a model's name, one of ViT-Ti/16"),
-        ("compare_libraries --libraries=tim", "argument --libraries: expected one of keras_vit"),
-        ("compare_libraries --libraries=timm", "Expected --libraries to name keras_vit"),
-        ("compare_pipelines", "the following arguments are required: --images"),
-        ("compare_pipelines --images=benchmarks", "Expected JPEGs below benchmarks"),
-        ("errors_in_runtimes --family=ViTs", "Expected --family of ViT, class token"),
-        ("figure_11_throughput --models=ViT-Z/16", "Expected a model's name"),
-        ("figure_11_throughput --max_batch=0", "Expected --max_batch and --image_sizes"),
-    ],
+@pytest.mark.rows(
+    ("tabel", f"{', '.join(BENCHMARKS.table)}. Received: tabel"),
+    ("compare_libraries --model ViT-Q/16", "Expected a model's name, one of ViT-Ti/16"),
+    ("compare_libraries --libraries=tim", "argument --libraries: expected one of keras_vit"),
+    ("compare_libraries --libraries=timm", "Expected --libraries to name keras_vit"),
+    ("compare_pipelines", "the following arguments are required: --images"),
+    ("compare_pipelines --images=benchmarks", "Expected JPEGs below benchmarks"),
+    ("errors_in_runtimes --family=ViTs", "Expected --family of ViT, class token"),
+    ("figure_11_throughput --models=ViT-Z/16", "Expected a model's name"),
+    ("figure_11_throughput --max_batch=0", "Expected --max_batch and --image_sizes"),
 )
 def test_bad_use_is_one_line(words, message, capsys, monkeypatch):
     monkeypatch.chdir(ROOT)
@@ -58,8 +55,8 @@ def test_bad_use_is_one_line(words, message, capsys, monkeypatch):
     assert error.startswith("error: ") and message in error and error.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "part", [pytest.param(1000, marks=pytest.mark.long), pytest.param(50, marks=pytest.mark.slow)]
+@pytest.mark.rows(
+    pytest.param(1000, marks=pytest.mark.long), pytest.param(50, marks=pytest.mark.slow)
 )
 @pytest.mark.timeout(3600)
 def test_killed_resumed_and_evaluated(part, tmp_path):

@@ -127,10 +127,7 @@ def device(capacity, rate=float):
     return ask
 
 
-@pytest.mark.parametrize(
-    ("capacity", "best", "largest", "limited"),
-    [(1000, 8, 16, False), (12, 8, 8, True), (0, 0, 0, True)],
-)
+@pytest.mark.rows((1000, 8, 16, False), (12, 8, 8, True), (0, 0, 0, True))
 def test_best_batch_need_not_be_the_largest(capacity, best, largest, limited):
     found = search(device(capacity, lambda batch: 100 - (batch - 8) ** 2), max_batch=16)
     assert found == (100 if best else 0, best, largest, limited)
@@ -203,13 +200,10 @@ def test_a_compiled_program_and_why_there_is_none(monkeypatch, cells):
 TEMPORARIES = "memory required for HLO temporaries (578.84G) exceeds available HBM (15.75G). HLO"
 
 
-@pytest.mark.parametrize(
-    ("message", "expected"),
-    [
-        ("Used 17.20G of 15.75G hbm. Exceeded", "out of memory: used 17.20G of 15.75G"),
-        (TEMPORARIES, "out of memory: used 578.84G of 15.75G"),
-        ("INTERNAL: no such chip\nand more", "INTERNAL: no such chip"),
-    ],
+@pytest.mark.rows(
+    ("Used 17.20G of 15.75G hbm. Exceeded", "out of memory: used 17.20G of 15.75G"),
+    (TEMPORARIES, "out of memory: used 578.84G of 15.75G"),
+    ("INTERNAL: no such chip\nand more", "INTERNAL: no such chip"),
 )
 def test_the_compilers_reason(message, expected):
     assert tpu_compile.reason(RuntimeError(message)) == expected

@@ -36,8 +36,7 @@ def train(request, faulty, tiny, tmp_path):
     if request.param == "jax":
         pytest.importorskip("jax", reason="make test-jax installs it")
     used = ("command_line.run_command", "io.quiet_start", "loop.trainer", f"engine.{request.param}")
-    # What a killed process compiled, the next one need not.
-    environment = {
+    environment = {  # What a killed process compiled, the next one need not.
         "KERAS_BACKEND": request.param,
         "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "compiled"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",

@@ -6,9 +6,7 @@ import keras_vit
 from tests.keras_vit.small import endpoints_of, forward, make_images, make_resnet, make_vit
 
 
-@pytest.mark.parametrize(
-    "arguments, first", [({}, 1), ({"classifier": "gap"}, 0), ({"register_tokens": 3}, 4)]
-)
+@pytest.mark.rows(({}, 1), ({"classifier": "gap"}, 0), ({"register_tokens": 3}, 4))
 def test_maps_are_the_tokens_of_the_patches_in_their_places(arguments, first):
     model = make_vit(image_size=(16, 24), num_layers=3, **arguments)
     images = make_images(2, 16, 24)

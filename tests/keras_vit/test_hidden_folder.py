@@ -20,8 +20,7 @@ def test_the_next_one_removes_what_a_killed_process_left(tmp_path, name):
     with hidden_folder(tmp_path / name) as folder:
         assert folder.parent == tmp_path and folder.name.startswith(".")
         assert not left.exists()
-        # Its own lock keeps it from others.
-        (folder / "half").write_text("half")
+        (folder / "half").write_text("half")  # Its own lock keeps it from others.
         with hidden_folder(tmp_path / name):
             remove_unfinished(tmp_path)
         assert [path.name for path in folder.iterdir()] == ["half"]

@@ -90,21 +90,18 @@ def test_files_and_bytes_are_photos(model, tmp_path):
         keras_vit.predict(model, photos)
 
 
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        (lambda images: images * 255, r"in \[-1, 1\].*in \[0, 255\].*uint8; else pass"),
-        (lambda images: images * 1.002, r"in \[-1, 1\].*in \[0, 1\.002\]"),
-        (lambda images: images * -1.002, r"in \[-1, 1\].*in \[-1\.002, -0\]"),
-        (lambda images: images * np.nan, r"in \[-1, 1\].*nan"),
-        (lambda images: (images * 300).astype(int), "in 0..255"),
-        (lambda images: images > 0, "of bool"),
-        (lambda images: images[:, :8], "Expected images of 16 x 16 pixels"),
-        (lambda images: images[..., :1], r"shape \(batch, height, width, 3\)"),
-        (lambda images: images[:0], "at least one"),
-    ],
+@pytest.mark.rows(
+    (lambda images: images * 255, r"in \[-1, 1\].*in \[0, 255\].*uint8; else pass"),
+    (lambda images: images * 1.002, r"in \[-1, 1\].*in \[0, 1\.002\]"),
+    (lambda images: images * -1.002, r"in \[-1, 1\].*in \[-1\.002, -0\]"),
+    (lambda images: images * np.nan, r"in \[-1, 1\].*nan"),
+    (lambda images: (images * 300).astype(int), "in 0..255"),
+    (lambda images: images > 0, "of bool"),
+    (lambda images: images[:, :8], "Expected images of 16 x 16 pixels"),
+    (lambda images: images[..., :1], r"shape \(batch, height, width, 3\)"),
+    (lambda images: images[:0], "at least one"),
 )
-def test_other_sizes_and_ranges_are_refused(model, change, message):
+def test_other_sizes_and_ranges_are_refused(change, message, model):
     with pytest.raises(ValueError, match=message):
         keras_vit.predict(model, change(STRIPE))
 
@@ -157,8 +154,7 @@ def test_imagenets_names():
 def test_several_threads_predict_with_a_model_and_make_the_data_of_another(model):
     images = make_images(5)
     once, logits = keras_vit.predict(model, images), model.predict(images, verbose=0)
-    # As in a distillation.
-    student = make_vit(num_classes=3)
+    student = make_vit(num_classes=3)  # As in a distillation.
     student.compile("sgd", "mse", **FEW_STEPS)
 
     def pairs():
@@ -174,15 +170,12 @@ def test_several_threads_predict_with_a_model_and_make_the_data_of_another(model
     assert keras_vit.predict(model, images) == once
 
 
-@pytest.mark.parametrize(
-    ("text", "size", "message"),
-    [
-        ("decode|flip_lr", (5, 7), "keras-vit predict"),
-        ("decode|resize(4, antialias=True)", (5, 7), "keras-vit predict"),
-        ("resize(4, 'lanczos3')", (5, 7), "keras-vit predict"),
-        ("central_crop(6)", (5, 7), "at least that large"),
-        ("decode|resize_small(200)", (1, 4000), "would become 200 x 800000, above 134217728"),
-    ],
+@pytest.mark.rows(
+    ("decode|flip_lr", (5, 7), "keras-vit predict"),
+    ("decode|resize(4, antialias=True)", (5, 7), "keras-vit predict"),
+    ("resize(4, 'lanczos3')", (5, 7), "keras-vit predict"),
+    ("central_crop(6)", (5, 7), "at least that large"),
+    ("decode|resize_small(200)", (1, 4000), "would become 200 x 800000, above 134217728"),
 )
 def test_what_cannot_be_prepared_is_said(text, size, message):
     with pytest.raises(ValueError, match=message):

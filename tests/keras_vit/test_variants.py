@@ -52,22 +52,19 @@ def test_parameter_count(name):
         assert keras_vit.create_model(name).count_params() == COUNTS[name]
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "expected"),
-    [
-        ("ViT-B/16", {}, 85_798_656),
-        ("R50+ViT-B/16", {}, 97_890_112),
-        ("BiT-R50x1", {}, 23_500_352),
-        ("ViT-B/32", HALF_OF_BASE, 22_493_952),
-        ("ViT-L/32", SHAPE_ABLATION, 70_400_000),
-        # As timm 1.0.31 counts its own models.
-        ("vit_base_patch16_siglip_224", {}, 92_884_224),
-        ("vit_base_patch16_siglip_gap_224", {}, 85_797_120),
-        # Of 27 and 40 blocks.
-        long("vit_so400m_patch14_siglip_224", {}, 427_680_704),
-        long("vit_so400m_patch16_siglip_256", {}, 427_888_064),
-        long("vit_giantopt_patch16_siglip_384", {}, 1_163_659_776),
-    ],
+@pytest.mark.rows(
+    ("ViT-B/16", {}, 85_798_656),
+    ("R50+ViT-B/16", {}, 97_890_112),
+    ("BiT-R50x1", {}, 23_500_352),
+    ("ViT-B/32", HALF_OF_BASE, 22_493_952),
+    ("ViT-L/32", SHAPE_ABLATION, 70_400_000),
+    # As timm 1.0.31 counts its own models.
+    ("vit_base_patch16_siglip_224", {}, 92_884_224),
+    ("vit_base_patch16_siglip_gap_224", {}, 85_797_120),
+    # Of 27 and 40 blocks.
+    long("vit_so400m_patch14_siglip_224", {}, 427_680_704),
+    long("vit_so400m_patch16_siglip_256", {}, 427_888_064),
+    long("vit_giantopt_patch16_siglip_384", {}, 1_163_659_776),
 )
 def test_parameter_count_without_head(name, arguments, expected):
     with keras.StatelessScope(initialize_variables=False):
@@ -77,14 +74,11 @@ def test_parameter_count_without_head(name, arguments, expected):
         assert keras_vit.costs(name, num_classes=None, **arguments).parameters == expected
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        *((name, "") for name in ("ViT-B/0", "R50+ViT-S/16", "BiT-R50x9", "", None, 16)),
-        ("ViT-B16", r"^Did you mean ViT-B/16\? "),
-        ("BIT-R50X1", r"^Did you mean BiT-R50x1\? "),
-        ("vit_base_patch16_225", r"^Did you mean vit_base_patch16_224\? "),
-    ],
+@pytest.mark.rows(
+    *((name, "") for name in ("ViT-B/0", "R50+ViT-S/16", "BiT-R50x9", "", None, 16)),
+    ("ViT-B16", r"^Did you mean ViT-B/16\? "),
+    ("BIT-R50X1", r"^Did you mean BiT-R50x1\? "),
+    ("vit_base_patch16_225", r"^Did you mean vit_base_patch16_224\? "),
 )
 def test_unknown_name(name, hint):
     with pytest.raises(ValueError, match=f"{hint}Expected a model's name"):
@@ -105,30 +99,24 @@ def test_names_are_listed_and_timms_have_its_size_and_gelu():
 VIT, BIT = (functools.partial(keras_vit.create_model, n) for n in ("ViT-B/16", "BiT-R50x1"))
 
 
-@pytest.mark.parametrize(
-    ("make", "argument", "message"),
-    [
-        (VIT, "include_top", "instead of `include_top` use `num_classes=None"),
-        (VIT, "pretrained", "instead of `pretrained` use `weights="),
-        (VIT, "in_chans", "instead of `in_chans` use `in_channels"),
-        (VIT, "num_head", r"^Did you mean num_heads\? .*'num_head'"),
-        (BIT, "layers", "Did you mean num_layers.*'layers'"),
-        (keras_vit.VisionTransformer, "num_clases", r"^Did you mean num_classes\? .*'num_clases'"),
-        (keras_vit.VisionTransformer, "embed_dim", "instead of `embed_dim` use `hidden_size`"),
-    ],
+@pytest.mark.rows(
+    (VIT, "include_top", "instead of `include_top` use `num_classes=None"),
+    (VIT, "pretrained", "instead of `pretrained` use `weights="),
+    (VIT, "in_chans", "instead of `in_chans` use `in_channels"),
+    (VIT, "num_head", r"^Did you mean num_heads\? .*'num_head'"),
+    (BIT, "layers", "Did you mean num_layers.*'layers'"),
+    (keras_vit.VisionTransformer, "num_clases", r"^Did you mean num_classes\? .*'num_clases'"),
+    (keras_vit.VisionTransformer, "embed_dim", "instead of `embed_dim` use `hidden_size`"),
 )
 def test_other_arguments_are_named_with_ours(make, argument, message):
     with pytest.raises(TypeError, match=message):
         make(**{argument: True})
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("ViT-Ti/16", {"num_layers": np.int32(1), "image_size": np.int64(32)}),
-        ("BiT-R50x1", {"num_layers": np.array([1]), "image_size": np.array([32, 32])}),
-        ("AxialResNet-S", {"num_layers": np.array([1]), "image_size": 32}),
-    ],
+@pytest.mark.rows(
+    ("ViT-Ti/16", {"num_layers": np.int32(1), "image_size": np.int64(32)}),
+    ("BiT-R50x1", {"num_layers": np.array([1]), "image_size": np.array([32, 32])}),
+    ("AxialResNet-S", {"num_layers": np.array([1]), "image_size": 32}),
 )
 def test_integers_of_numpy(name, arguments):
     model = keras_vit.create_model(name, num_classes=np.int64(3), **arguments)

@@ -10,17 +10,14 @@ from tests.keras_vit.small import endpoints_of, make_images, make_vit, make_wide
 IMAGES = make_images(3, 16, 24)
 
 
-@pytest.mark.parametrize(
-    ("side", "stride", "class_token", "renormalize", "expected"),
-    [
-        (14, 16, 0, False, 116.492227),
-        (7, 32, 0, False, 115.502894),
-        (16, 14, 0, False, 116.565053),
-        (24, 16, 0, False, 200.047983),
-        # Attention to the class token counts as distance 0.
-        (14, 16, 1, False, 115.900896),
-        (14, 16, 1, True, 116.492227),
-    ],
+@pytest.mark.rows(
+    (14, 16, 0, False, 116.492227),
+    (7, 32, 0, False, 115.502894),
+    (16, 14, 0, False, 116.565053),
+    (24, 16, 0, False, 200.047983),
+    # Attention to the class token counts as distance 0.
+    (14, 16, 1, False, 115.900896),
+    (14, 16, 1, True, 116.492227),
 )
 def test_distance_of_uniform_attention(side, stride, class_token, renormalize, expected):
     tokens = side * side + class_token
@@ -29,13 +26,10 @@ def test_distance_of_uniform_attention(side, stride, class_token, renormalize, e
     assert to_numpy(mean) == pytest.approx(expected, rel=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("overrides", "stride"),
-    [
-        ({"register_tokens": 2}, 4),
-        ({"resnet": {"num_layers": ()}, "patch_size": 2}, 8),
-        ({"resnet": {"num_layers": (1, 1)}, "patch_size": 1}, 8),
-    ],
+@pytest.mark.rows(
+    ({"register_tokens": 2}, 4),
+    ({"resnet": {"num_layers": ()}, "patch_size": 2}, 8),
+    ({"resnet": {"num_layers": (1, 1)}, "patch_size": 1}, 8),
 )
 def test_distance_averages_over_images_in_pixels(overrides, stride):
     model = make_wide(num_layers=2, **overrides)
@@ -67,21 +61,18 @@ def test_maps_are_the_softmax_of_each_block():
     np.testing.assert_allclose(maps[1], logits / logits.sum(-1, keepdims=True), atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        {"num_layers": 1},
-        {"position_embedding": "relative"},
-        {"classifier": "gap"},
-        {"classifier": "map"},
-        {"register_tokens": 2},
-        {"classifier": "gap", "register_tokens": 2},
-        {"classifier": "map", "register_tokens": 2},
-        {"classifier": "token_gap"},
-        {"classifier": "token_gap", "register_tokens": 2},
-        {"classifier": "unpooled", "num_classes": None},
-        {"resnet": {"num_layers": ()}, "patch_size": 1},
-    ],
+@pytest.mark.rows(
+    {"num_layers": 1},
+    {"position_embedding": "relative"},
+    {"classifier": "gap"},
+    {"classifier": "map"},
+    {"register_tokens": 2},
+    {"classifier": "gap", "register_tokens": 2},
+    {"classifier": "map", "register_tokens": 2},
+    {"classifier": "token_gap"},
+    {"classifier": "token_gap", "register_tokens": 2},
+    {"classifier": "unpooled", "num_classes": None},
+    {"resnet": {"num_layers": ()}, "patch_size": 1},
 )
 def test_rollout_multiplies_the_layers_with_the_deeper_on_the_left(overrides):
     model = make_wide(**overrides)
@@ -111,19 +102,16 @@ FIRST = np.array([[0.6, 0.2, 0.2], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]], "float32")
 SECOND = np.array([[0.2, 0.5, 0.3], [0.4, 0.4, 0.2], [0.1, 0.1, 0.8]], "float32")
 
 
-@pytest.mark.parametrize(
-    ("overrides", "expected"),
-    [
-        # Rows 0 to 2 of (SECOND + I) / 2 (FIRST + I) / 2: (0.515, 0.3075, 0.1775),
-        # (0.21, 0.665, 0.125), (0.1775, 0.185, 0.6375).
-        ({"classifier": "token"}, [0.3075, 0.1775]),
-        ({"classifier": "token_gap"}, [0.36625, 0.279375]),
-        # The last two rows, of patches alone and behind a register.
-        ({"classifier": "gap", "register_tokens": 1}, [0.425, 0.38125]),
-        ({"classifier": "unpooled", "register_tokens": 1}, [0.425, 0.38125]),
-        # A probe of zeros weighs all patches alike.
-        ({"classifier": "map", "register_tokens": 1}, [0.425, 0.38125]),
-    ],
+@pytest.mark.rows(
+    # Rows 0 to 2 of (SECOND + I) / 2 (FIRST + I) / 2: (0.515, 0.3075, 0.1775),
+    # (0.21, 0.665, 0.125), (0.1775, 0.185, 0.6375).
+    ({"classifier": "token"}, [0.3075, 0.1775]),
+    ({"classifier": "token_gap"}, [0.36625, 0.279375]),
+    # The last two rows, of patches alone and behind a register.
+    ({"classifier": "gap", "register_tokens": 1}, [0.425, 0.38125]),
+    ({"classifier": "unpooled", "register_tokens": 1}, [0.425, 0.38125]),
+    # A probe of zeros weighs all patches alike.
+    ({"classifier": "map", "register_tokens": 1}, [0.425, 0.38125]),
 )
 def test_rollout_of_two_known_layers_in_numbers(overrides, expected, monkeypatch):
     model = make_vit(image_size=(4, 8), **overrides)

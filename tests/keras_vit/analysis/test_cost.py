@@ -34,23 +34,20 @@ def check_against_trace(make):
 
 
 @of_tensorflow
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        {},
-        {"num_classes": None, "representation_size": 12},
-        {"classifier": "gap", "position_embedding": "learned_2d", "position_placement": "every"},
-        {"classifier": "map", "position_placement": "shared"},
-        {"classifier": "token_gap", "register_tokens": 4, "in_channels": 5},
-        {"classifier": "unpooled", "representation_size": 20, "position_embedding": "none"},
-        {"position_embedding": "relative"},
-        {"classifier": "gap", "position_embedding": "relative"},
-        {"classifier": "gap", "attention": "axial", "position_embedding": "relative"},
-        {"position_embedding": "learned_2d", "position_placement": "every"},
-        {"classifier": "gap", "position_embedding": "sincos_2d"},
-        {"resnet": {"num_layers": ()}, "patch_size": 2, "image_size": (61, 97), "in_channels": 1},
-        {"resnet": {"num_layers": (1, 2), "width_factor": 0.5}, "patch_size": 1},
-    ],
+@pytest.mark.rows(
+    {},
+    {"num_classes": None, "representation_size": 12},
+    {"classifier": "gap", "position_embedding": "learned_2d", "position_placement": "every"},
+    {"classifier": "map", "position_placement": "shared"},
+    {"classifier": "token_gap", "register_tokens": 4, "in_channels": 5},
+    {"classifier": "unpooled", "representation_size": 20, "position_embedding": "none"},
+    {"position_embedding": "relative"},
+    {"classifier": "gap", "position_embedding": "relative"},
+    {"classifier": "gap", "attention": "axial", "position_embedding": "relative"},
+    {"position_embedding": "learned_2d", "position_placement": "every"},
+    {"classifier": "gap", "position_embedding": "sincos_2d"},
+    {"resnet": {"num_layers": ()}, "patch_size": 2, "image_size": (61, 97), "in_channels": 1},
+    {"resnet": {"num_layers": (1, 2), "width_factor": 0.5}, "patch_size": 1},
 )
 def test_every_option_equals_its_traced_graph(overrides):
     arguments = {"image_size": (32, 80), "patch_size": 16, "mlp_dim": 24, "num_layers": 3}
@@ -102,20 +99,17 @@ def test_types_add_up_and_are_shown():
     assert "17,563,828,224" in str(counted).splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    ("model", "arguments", "message"),
-    [
-        ("ViT-B/16", {"patchsize": 8}, "patchsize"),
-        ("ViT-Z/16", {}, "'ViT-Z/16'"),
-        ("AxialResNet-S", {}, "ResNetV2 or VisionTransformer, or the name of one.*of AxialResNet"),
-        # Models that cannot be built.
-        ("ViT-B/16", {"num_layers": -3}, "num_layers"),
-        ("ViT-B/16", {"hidden_size": 770}, "hidden_size"),
-        ("ViT-B/16", {"attention": "axial"}, "classifier"),
-        ("ViT-B/16", {"image_size": 8}, "at least one patch"),
-        (tiny_vit, {"image_size": 64}, "image_size"),
-        (keras.Sequential, {}, "Sequential"),
-    ],
+@pytest.mark.rows(
+    ("ViT-B/16", {"patchsize": 8}, "patchsize"),
+    ("ViT-Z/16", {}, "'ViT-Z/16'"),
+    ("AxialResNet-S", {}, "ResNetV2 or VisionTransformer, or the name of one.*of AxialResNet"),
+    # Models that cannot be built.
+    ("ViT-B/16", {"num_layers": -3}, "num_layers"),
+    ("ViT-B/16", {"hidden_size": 770}, "hidden_size"),
+    ("ViT-B/16", {"attention": "axial"}, "classifier"),
+    ("ViT-B/16", {"image_size": 8}, "at least one patch"),
+    (tiny_vit, {"image_size": 64}, "image_size"),
+    (keras.Sequential, {}, "Sequential"),
 )
 def test_mistakes_are_named(model, arguments, message):
     with pytest.raises(ValueError, match=message):

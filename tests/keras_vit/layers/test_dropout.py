@@ -71,17 +71,14 @@ def dropped(shape, seeds, make=Dropout, dtype="float32"):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize(
-    "draw",
-    [
-        uniform,
-        pytest.param(compiled, marks=of_tensorflow),
-        pytest.param(of_unknown_size, marks=of_tensorflow),
-        randint,
-        dropped,
-        functools.partial(dropped, dtype="bfloat16"),
-        functools.partial(dropped, make=StochasticDepth),
-    ],
+@pytest.mark.rows(
+    uniform,
+    pytest.param(compiled, marks=of_tensorflow),
+    pytest.param(of_unknown_size, marks=of_tensorflow),
+    randint,
+    dropped,
+    functools.partial(dropped, dtype="bfloat16"),
+    functools.partial(dropped, make=StochasticDepth),
 )
 def test_draws(draw, shape):
     def of_part(parts, seeds):

@@ -47,17 +47,14 @@ def test_gpus_call_the_kernel_both_ways(length):
 
 
 @pytest.mark.usefixtures("nvidia")
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"attention_type": "plain"},
-        {"dtype": "float32"},
-        {"attention_dropout_rate": 0.1},
-        {"attention_type": "relative"},
-        {"first_token_only": True},
-        {"channels": 24},
-        {"channels": 2 * 136},
-    ],
+@pytest.mark.rows(
+    {"attention_type": "plain"},
+    {"dtype": "float32"},
+    {"attention_dropout_rate": 0.1},
+    {"attention_type": "relative"},
+    {"first_token_only": True},
+    {"channels": 24},
+    {"channels": 2 * 136},
 )
 def test_plain_where_something_needs_the_probabilities(arguments):
     assert KERNEL not in program(**arguments)

@@ -96,9 +96,7 @@ def test_relative_logits_are_those_of_the_distance(tokens):
     np.testing.assert_allclose(to_numpy(layer(query[:, :, :1])), expected[:, :, :1], atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("rule", "low", "high"), [("hybrid", 0.41049758, 1.23149273), ("bit", 0.4454354, 1.33630621)]
-)
+@pytest.mark.rows(("hybrid", 0.41049758, 1.23149273), ("bit", 0.4454354, 1.33630621))
 def test_rules_of_standardization(rule, low, high):
     conv = layers.StandardizedConv2D(1, 2, standardization=rule)
     kernel = (np.array([1, 2, 3, 4]) * 1e-4).reshape(2, 2, 1, 1).astype("float32")
@@ -255,22 +253,19 @@ def test_a_row_is_a_token():
     np.testing.assert_allclose(to_numpy(layer(rows)), batched, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("refused", "message"),
-    [
-        (lambda: layers.MultiHeadSelfAttention(4).build((None, 5, 6)), "multiple of `num_heads`"),
-        (lambda: layers.AxialAttention("depth"), "`axis`"),
-        (lambda: layers.AxialAttention("width").build((None, 4, 4, 24)), "twice `num_groups`"),
-        (lambda: layers.Dropout(-0.1), "`rate` must lie in"),
-        (lambda: layers.Dropout(1.0), "`rate` must lie in"),
-        (lambda: layers.MLP(4, gelu="exact"), "`gelu` must be one of"),
-        (lambda: layers.SinCosPosition2D((2, 2)).build((None, 5, 6)), "multiple of 4"),
-        (lambda: layers.SinCosPosition2D((2, 2)).build((None, 5, 4)), "multiple of 4"),
-        (lambda: layers.LearnedPosition2D((2, 3)).build((None, 7, 5)), "even number of channels"),
-        (lambda: layers.RelativePosition().build((None, 2, None, 4)), "fixed number of tokens"),
-        (lambda: layers.RootPooling("valid"), "`padding` must be one of"),
-        (lambda: layers.StandardizedConv2D(1, 1, standardization="batch"), "`standardization`"),
-    ],
+@pytest.mark.rows(
+    (lambda: layers.MultiHeadSelfAttention(4).build((None, 5, 6)), "multiple of `num_heads`"),
+    (lambda: layers.AxialAttention("depth"), "`axis`"),
+    (lambda: layers.AxialAttention("width").build((None, 4, 4, 24)), "twice `num_groups`"),
+    (lambda: layers.Dropout(-0.1), "`rate` must lie in"),
+    (lambda: layers.Dropout(1.0), "`rate` must lie in"),
+    (lambda: layers.MLP(4, gelu="exact"), "`gelu` must be one of"),
+    (lambda: layers.SinCosPosition2D((2, 2)).build((None, 5, 6)), "multiple of 4"),
+    (lambda: layers.SinCosPosition2D((2, 2)).build((None, 5, 4)), "multiple of 4"),
+    (lambda: layers.LearnedPosition2D((2, 3)).build((None, 7, 5)), "even number of channels"),
+    (lambda: layers.RelativePosition().build((None, 2, None, 4)), "fixed number of tokens"),
+    (lambda: layers.RootPooling("valid"), "`padding` must be one of"),
+    (lambda: layers.StandardizedConv2D(1, 1, standardization="batch"), "`standardization`"),
 )
 def test_refused(refused, message):
     with pytest.raises(ValueError, match=message):

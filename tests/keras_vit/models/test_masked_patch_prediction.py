@@ -74,13 +74,10 @@ def test_losses_are_those_at_the_positions():
     assert losses[1, 1] == pytest.approx(expected, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("target", "overrides", "patches"),
-    [
-        ("mean_color", {"dtype": "mixed_bfloat16"}, 24),
-        ("downsized", {"classifier": "map"}, 24),
-        ("mean_color", {"resnet": {"num_layers": ()}, "patch_size": 2}, 6),
-    ],
+@pytest.mark.rows(
+    ("mean_color", {"dtype": "mixed_bfloat16"}, 24),
+    ("downsized", {"classifier": "map"}, 24),
+    ("mean_color", {"resnet": {"num_layers": ()}, "patch_size": 2}, 6),
 )
 def test_an_untrained_model_guesses_one_of_512_colors_in_float32(target, overrides, patches):
     masked = keras_vit.MaskedPatchPrediction(encoder(**overrides), target)
@@ -155,15 +152,12 @@ def test_the_encoder_alone_is_trained():
     assert len(trained - own) == 3
 
 
-@pytest.mark.parametrize(
-    ("overrides", "arguments", "message"),
-    [
-        ({}, {"target": "color"}, "'color'"),
-        ({"patch_size": 2}, {"target": "downsized"}, "Received: 2 pixels"),
-        ({}, {"corruption_rate": 0.0}, r"rate=0\.0"),
-        ({"resnet": {"num_layers": ()}, "image_size": (16, 22)}, {}, "16 x 16 pixels"),
-        ({"in_channels": 4}, {}, "in_channels=4"),
-    ],
+@pytest.mark.rows(
+    ({}, {"target": "color"}, "'color'"),
+    ({"patch_size": 2}, {"target": "downsized"}, "Received: 2 pixels"),
+    ({}, {"corruption_rate": 0.0}, r"rate=0\.0"),
+    ({"resnet": {"num_layers": ()}, "image_size": (16, 22)}, {}, "16 x 16 pixels"),
+    ({"in_channels": 4}, {}, "in_channels=4"),
 )
 def test_mistakes_are_named(overrides, arguments, message):
     with pytest.raises(ValueError, match=message):

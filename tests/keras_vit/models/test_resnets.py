@@ -6,9 +6,8 @@ import keras_vit
 from tests.keras_vit.small import endpoints_of, gradients, make_axial, make_images, to_numpy
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("AxialResNet-S", 11_586_216), ("AxialResNet-M", 25_179_400), ("AxialResNet-L", 43_973_480)],
+@pytest.mark.rows(
+    ("AxialResNet-S", 11_586_216), ("AxialResNet-M", 25_179_400), ("AxialResNet-L", 43_973_480)
 )
 def test_parameter_count(name, expected):
     with keras.StatelessScope(initialize_variables=False):

@@ -65,9 +65,7 @@ def test_keras_file(family, tmp_path):
 
 
 @pytest.mark.parametrize("family", UNLIKE)
-@pytest.mark.parametrize(
-    "policy", ["mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.long)]
-)
+@pytest.mark.rows("mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.long))
 def test_half_precision(policy, family):
     half, single = make(family, dtype=policy), make(family)
     half.set_weights(single.get_weights())
@@ -108,8 +106,7 @@ def test_what_is_frozen_stays_frozen_inside_of_another_model(family, tmp_path):
         type(in_part).from_config(config)
 
 
-# Small models of every class.
-CLASSES = {
+CLASSES = {  # Small models of every class.
     "vit": lambda **more: make_vit(num_layers=1, **more),
     "resnet": lambda: make_resnet(num_layers=(1,), image_size=16),
     "axial_resnet": lambda: make_axial(num_layers=(1,), image_size=16),

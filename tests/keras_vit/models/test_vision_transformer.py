@@ -29,15 +29,12 @@ def logits_from_encoded(model, encoded):
     return encoded @ to_numpy(head.kernel) + to_numpy(head.bias)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        {},
-        pytest.param(RELATIVE, marks=pytest.mark.long),
-        AXIAL,
-        pytest.param({"classifier": "map"}, marks=pytest.mark.long),
-        HYBRID,
-    ],
+@pytest.mark.rows(
+    {},
+    pytest.param(RELATIVE, marks=pytest.mark.long),
+    AXIAL,
+    pytest.param({"classifier": "map"}, marks=pytest.mark.long),
+    HYBRID,
 )
 def test_remat_leaves_the_gradients(kind):
     arguments = kind | dict.fromkeys(RATES, 0.3)
@@ -70,9 +67,7 @@ def test_logits_are_a_function_of_every_endpoint(classifier):
     np.testing.assert_allclose(pooled, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "make", [lambda: make_vit(**AXIAL), lambda: make_vit(**HYBRID), make_resnet]
-)
+@pytest.mark.rows(lambda: make_vit(**AXIAL), lambda: make_vit(**HYBRID), make_resnet)
 def test_images_are_channels_last_whatever_keras_is_told(make):
     expected = make()
     try:
@@ -145,17 +140,14 @@ def test_placements(placement, tables):
     np.testing.assert_allclose(forward(model, make_images()), expected, atol=5e-6)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"dtype": "mixed_bfloat16"},
-        {"classifier": "gap", "position_placement": "every"},
-        {"classifier": "map"},
-        {"position_embedding": "sincos_2d"},
-        {"position_placement": "shared", "classifier": "unpooled"},
-        {"position_embedding": "learned_2d", "classifier": "token_gap", "register_tokens": 3},
-        {"resnet": {"num_layers": (1, 1), "width_factor": 0.5}, "patch_size": 1},
-    ],
+@pytest.mark.rows(
+    {"dtype": "mixed_bfloat16"},
+    {"classifier": "gap", "position_placement": "every"},
+    {"classifier": "map"},
+    {"position_embedding": "sincos_2d"},
+    {"position_placement": "shared", "classifier": "unpooled"},
+    {"position_embedding": "learned_2d", "classifier": "token_gap", "register_tokens": 3},
+    {"resnet": {"num_layers": (1, 1), "width_factor": 0.5}, "patch_size": 1},
 )
 def test_any_resolution_is_a_resized_model_and_is_saved_like_any_other(arguments, tmp_path):
     model = make_vit(**arguments)
@@ -200,18 +192,15 @@ def test_a_resnet_has_64_channels_times_its_factor_which_is_1():
         assert kernels[0] == (7, 7, 3, 64 * factor)
 
 
-@pytest.mark.parametrize(
-    ("make", "expected"),
-    [
-        # Layer normalization has the model's own, group normalization of version 1 has its own.
-        (
-            lambda: make_vit(**HYBRID, classifier="map", layer_norm_epsilon=1e-3),
-            {"LayerNormalization": 1e-3, "GroupNormalization": 1e-6},
-        ),
-        (lambda: make_vit(classifier="map"), {"LayerNormalization": 1e-6}),
-        (lambda: make_resnet(num_layers=(1, 1)), {"GroupNormalization": 1e-5}),
-        (make_axial, {"BatchNormalization": 1e-5}),
-    ],
+@pytest.mark.rows(
+    # Layer normalization has the model's own, group normalization of version 1 has its own.
+    (
+        lambda: make_vit(**HYBRID, classifier="map", layer_norm_epsilon=1e-3),
+        {"LayerNormalization": 1e-3, "GroupNormalization": 1e-6},
+    ),
+    (lambda: make_vit(classifier="map"), {"LayerNormalization": 1e-6}),
+    (lambda: make_resnet(num_layers=(1, 1)), {"GroupNormalization": 1e-5}),
+    (make_axial, {"BatchNormalization": 1e-5}),
 )
 def test_epsilons_which_golden_logits_hardly_feel(make, expected):
     layers = {type(each).__name__: each for each in make()._flatten_layers()}
@@ -244,17 +233,14 @@ def received(name, value):
     return f"`{name}` must .*" + re.escape(f"Received: {name}={value!r}")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        *(({name: value}, received(name, value)) for name in BAD for value in BAD[name]),
-        ({"hidden_size": 10, "num_heads": 4}, "multiple of `num_heads`"),
-        ({"attention": "axial"}, "no class token"),
-        ({"image_size": 3}, "at least one patch"),
-        ({"register_tokens": 2, "position_placement": "every"}, "Register tokens.*Received"),
-        ({"register_tokens": 2, **RELATIVE}, "Register tokens.*Received"),
-        ({"register_tokens": 2, **AXIAL}, "Register tokens.*Received"),
-    ],
+@pytest.mark.rows(
+    *(({name: value}, received(name, value)) for name in BAD for value in BAD[name]),
+    ({"hidden_size": 10, "num_heads": 4}, "multiple of `num_heads`"),
+    ({"attention": "axial"}, "no class token"),
+    ({"image_size": 3}, "at least one patch"),
+    ({"register_tokens": 2, "position_placement": "every"}, "Register tokens.*Received"),
+    ({"register_tokens": 2, **RELATIVE}, "Register tokens.*Received"),
+    ({"register_tokens": 2, **AXIAL}, "Register tokens.*Received"),
 )
 def test_bad_arguments_and_those_that_contradict(arguments, message):
     with pytest.raises(ValueError, match=message):

@@ -98,8 +98,7 @@ exit_process(FUNCTION, [NUMBER])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_in_a_library_ends_the_command_and_leaves_its_cleaning(where, number, run_command):
     code = CTRL_C.replace("FUNCTION", where).replace("NUMBER", str(int(number)))
-    # Less than it would sleep.
-    result = run_command(code, timeout=50)
+    result = run_command(code, timeout=50)  # Less than it would sleep.
     if where == "at_the_end":
         assert result.stdout == "cleaned\n"
     else:

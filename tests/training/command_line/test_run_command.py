@@ -73,8 +73,7 @@ def test_help_names_every_command_and_key_and_the_version(capsys):
     assert f'complete -o default -W "{words}" keras-vit' in (ROOT / "README.md").read_text()
     with pytest.raises(SystemExit):
         main(["--helpfull"])
-    # Nothing is cut where the output is a pipe.
-    shown = capsys.readouterr().out
+    shown = capsys.readouterr().out  # Nothing is cut where the output is a pipe.
     assert all(f" {key.name} " in shown and f" {key.default} " in shown for key in KEYS)
     for words in (["--version"], ["export", "--version"]):
         assert main(words) == 0
@@ -159,18 +158,13 @@ runpy.run_module(program, run_name="__main__", alter_sys=True)
 """
 
 
-@pytest.mark.parametrize(
-    "program, missing, backend",
-    [
-        # No package is missing: another backend.
-        ("keras_vit.training", "", "JAX"),
-        ("keras_vit.export", "", "torch"),
-        ("benchmarks", "", "torch"),
-        *((program, "tensorflow", "tensorflow") for program in PROGRAMS),
-        ("keras_vit.training", "jax", "jax"),
-        # JAX's images are read with TensorFlow.
-        ("keras_vit.export", "tensorflow", "jax"),
-    ],
+@pytest.mark.rows(
+    ("keras_vit.training", "", "JAX"),  # No package is missing: another backend.
+    ("keras_vit.export", "", "torch"),
+    ("benchmarks", "", "torch"),
+    *((program, "tensorflow", "tensorflow") for program in PROGRAMS),
+    ("keras_vit.training", "jax", "jax"),
+    ("keras_vit.export", "tensorflow", "jax"),  # JAX's images are read with TensorFlow.
 )
 def test_a_backend_that_cannot_be_used(program, missing, backend, as_command, tmp_path):
     packages, work = tmp_path / "packages", tmp_path / "work"

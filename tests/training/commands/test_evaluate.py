@@ -136,8 +136,7 @@ def test_photos_that_cannot_be_read_are_left_out_and_named(run, data_dir, tmp_pa
     assert capsys.readouterr().err.count("Left out: 3/bad.png cannot be read as an image.") == 1
     options = ["--train_split=train", "--test_split=train", "--shots=1"]
     options += [dataset, f"--cache_dir={tmp_path / 'cache'}"]
-    # A cache that left it out would leave it out for good, and in silence.
-    for _ in range(2):
+    for _ in range(2):  # A cache that left it out would leave it out for good, and in silence.
         assert main(["few_shot", str(run), *options]) == 0
         assert "Left out: 3/bad.png" in capsys.readouterr().err
 

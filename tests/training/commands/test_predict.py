@@ -95,8 +95,7 @@ def test_bad_use_is_one_line(sources, photos, tmp_path, capsys):
     (tmp_path / "half.tflite").write_bytes(whole[: len(whole) // 2])
     (tmp_path / "end.tflite").write_bytes(whole[: int(0.9999 * len(whole))])
     for arguments, message in (
-        # What the run held out is gone.
-        ([run], "/gone does not exist"),
+        ([run], "/gone does not exist"),  # What the run held out is gone.
         ([run, tmp_path / "nowhere.jpg"], "nowhere.jpg, which does not exist"),
         ([run, tmp_path / "notes.jpg"], "notes.jpg cannot be read as an image"),
         ([tmp_path / "nowhere"], "nowhere, which does not exist"),

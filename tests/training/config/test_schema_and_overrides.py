@@ -21,63 +21,54 @@ def sharded(**processes):
     return {"strategy": "sharded", "processes": processes}
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"bach_size": 4}, "Did you mean batch_size"),
-        ({"strategy": "mirored"}, r"^Did you mean mirrored\? config.strategy: expected one of"),
-        ({"batch_size": 6, "accumulation_steps": 4}, "multiple of config.accumulation_steps"),
-        ({"total_steps": 0}, "total_steps or config.epochs"),
-        ({"seed": "zero"}, "seed: expected a whole number, at least 0 and at most 2147483647. Rec"),
-        ({"freeze": {"until_step": 5}}, "to say what is frozen. Received: freeze.until_step=5, "),
-        ({"freeze": {"blocks": 1}, "lora": {"rank": 4}}, "no config.freeze.* beside it"),
-        ({"lora": {"alpha": 4.0}}, "expected config.lora.rank beside it"),
-        ({"optimizer": {"momentum": 0.5}}, "expected config.optimizer.name=sgd beside it"),
-        (
-            {"optimizer": {"name": "sgd", "beta_1": 0.5, "beta_2": 0.5}},
-            r"^config\.optimizer\.beta_1: expected config\.optimizer\.name=adamw beside it",
-        ),
-        ({"lora": {"rank": 4}}, "config.checkpoint: expected the weights"),
-        ({"masked": {"target": "pixels"}, "label_smoothing": 0.1}, "no lora.rank, label_smo"),
-        ({"masked": {"target": "pixels"}, "loss": "sigmoid"}, "class_weights, loss or freeze"),
-        ({"masked": {"target": "pixels"}, "eval_split": "test"}, "eval_split: expected ''"),
-        ({"hand_over": "best"}, "config.eval_split beside it"),
-        ({"optimizer": {"base_lr": 0.0}}, "base_lr: expected a rate above 0: no weight would"),
-        (
-            {"model": {"trainable": False}},
-            r"model\.trainable: expected config\.freeze\.\* in its pl",
-        ),
-        ({"model": {"dtype": "float16"}}, r"model\.dtype: expected config\.precision in its place"),
-        (
-            {"model": {"weights": "augreg/B_16"}},
-            r"weights: expected config\.checkpoint in its place",
-        ),
-        ({"model": {"image_size": np.int64(8)}}, "model.image_size: expected a value of JSON. Obj"),
-        ({"early_stopping": {"patience": 3}, "eval_split": "test"}, "config.eval_every_steps"),
-        ({"early_stopping": {"metric": "loss"}}, "eval_top1, eval_top5, eval_loss"),
-        (sharded(count=2, index=1), r"r: expected .host:port. .*r='', .*count=2, .*\.index=1"),
-        (sharded(coordinator="somewhere"), "coordinator: expected .host:port. of process 0"),
-        (sharded(coordinator="h:1", count=2, index=2), "index: expected less .*index=2, .*count=2"),
-        ({"processes": {"count": 2}}, r"config\.processes: expected config\.strategy=.sharded"),
-        ({"processes": {"coordinator": "auto"}}, "coordinator='auto', strategy='one'"),
-        ({"tpu": "local"}, r"config\.tpu: expected config.strategy=tpu beside it"),
-        ({"mesh": {"fsdp": -1}}, "config.mesh: expected .*fsdp=-1, strategy='one'"),
-        ({"steps_per_call": {".": 0}}, r"config\.steps_per_call: expected .* Received: "),
-        *(
-            (schema.nested({key: value}), rf"config\.{key}: expected .* Received: ")
-            for key, value in (
-                ("optimizer.momentum", 2.0),
-                ("ema_decay", 1.0),
-                ("optimizer.layer_decay", 1.1),
-                ("masked.corruption_rate", 1.5),
-                ("seed", 2**40),
-                ("epochs", 10**400),
-                ("few_shot.shots", (1, True)),
-                ("few_shot.shots", (1, 2.5)),
-                ("few_shot.shots", ()),
-            )
-        ),
-    ],
+@pytest.mark.rows(
+    ({"bach_size": 4}, "Did you mean batch_size"),
+    ({"strategy": "mirored"}, r"^Did you mean mirrored\? config.strategy: expected one of"),
+    ({"batch_size": 6, "accumulation_steps": 4}, "multiple of config.accumulation_steps"),
+    ({"total_steps": 0}, "total_steps or config.epochs"),
+    ({"seed": "zero"}, "seed: expected a whole number, at least 0 and at most 2147483647. Rec"),
+    ({"freeze": {"until_step": 5}}, "to say what is frozen. Received: freeze.until_step=5, "),
+    ({"freeze": {"blocks": 1}, "lora": {"rank": 4}}, "no config.freeze.* beside it"),
+    ({"lora": {"alpha": 4.0}}, "expected config.lora.rank beside it"),
+    ({"optimizer": {"momentum": 0.5}}, "expected config.optimizer.name=sgd beside it"),
+    (
+        {"optimizer": {"name": "sgd", "beta_1": 0.5, "beta_2": 0.5}},
+        r"^config\.optimizer\.beta_1: expected config\.optimizer\.name=adamw beside it",
+    ),
+    ({"lora": {"rank": 4}}, "config.checkpoint: expected the weights"),
+    ({"masked": {"target": "pixels"}, "label_smoothing": 0.1}, "no lora.rank, label_smo"),
+    ({"masked": {"target": "pixels"}, "loss": "sigmoid"}, "class_weights, loss or freeze"),
+    ({"masked": {"target": "pixels"}, "eval_split": "test"}, "eval_split: expected ''"),
+    ({"hand_over": "best"}, "config.eval_split beside it"),
+    ({"optimizer": {"base_lr": 0.0}}, "base_lr: expected a rate above 0: no weight would"),
+    ({"model": {"trainable": False}}, r"model\.trainable: expected config\.freeze\.\* in its pl"),
+    ({"model": {"dtype": "float16"}}, r"model\.dtype: expected config\.precision in its place"),
+    ({"model": {"weights": "augreg/B_16"}}, r"weights: expected config\.checkpoint in its place"),
+    ({"model": {"image_size": np.int64(8)}}, "model.image_size: expected a value of JSON. Obj"),
+    ({"early_stopping": {"patience": 3}, "eval_split": "test"}, "config.eval_every_steps"),
+    ({"early_stopping": {"metric": "loss"}}, "eval_top1, eval_top5, eval_loss"),
+    (sharded(count=2, index=1), r"r: expected .host:port. .*r='', .*count=2, .*\.index=1"),
+    (sharded(coordinator="somewhere"), "coordinator: expected .host:port. of process 0"),
+    (sharded(coordinator="h:1", count=2, index=2), "index: expected less .*index=2, .*count=2"),
+    ({"processes": {"count": 2}}, r"config\.processes: expected config\.strategy=.sharded"),
+    ({"processes": {"coordinator": "auto"}}, "coordinator='auto', strategy='one'"),
+    ({"tpu": "local"}, r"config\.tpu: expected config.strategy=tpu beside it"),
+    ({"mesh": {"fsdp": -1}}, "config.mesh: expected .*fsdp=-1, strategy='one'"),
+    ({"steps_per_call": {".": 0}}, r"config\.steps_per_call: expected .* Received: "),
+    *(
+        (schema.nested({key: value}), rf"config\.{key}: expected .* Received: ")
+        for key, value in (
+            ("optimizer.momentum", 2.0),
+            ("ema_decay", 1.0),
+            ("optimizer.layer_decay", 1.1),
+            ("masked.corruption_rate", 1.5),
+            ("seed", 2**40),
+            ("epochs", 10**400),
+            ("few_shot.shots", (1, True)),
+            ("few_shot.shots", (1, 2.5)),
+            ("few_shot.shots", ()),
+        )
+    ),
 )
 def test_names_what_cannot_work(values, message):
     with pytest.raises(UsageError, match=message):
@@ -203,19 +194,16 @@ def test_options_after_the_colon_follow_the_rules_of_keys():
             parse_options([part], "f", defaults)
 
 
-@pytest.mark.parametrize(
-    "argument, value",
-    [
-        ("model.remat", True),
-        ("model.remat=false", False),
-        ("model.dropout_rate=0.1", 0.1),
-        ("model.gelu=exact", "exact"),
-        ("model.representation_size=None", None),
-        ('model.resnet={"num_layers": (1, 1)}', {"num_layers": (1, 1)}),
-        ("few_shot.shots=(1, 1e2)", (1, 100)),
-        ("seed=-1e2", -100),
-        ("epochs=0.5", 0.5),
-    ],
+@pytest.mark.rows(
+    ("model.remat", True),
+    ("model.remat=false", False),
+    ("model.dropout_rate=0.1", 0.1),
+    ("model.gelu=exact", "exact"),
+    ("model.representation_size=None", None),
+    ('model.resnet={"num_layers": (1, 1)}', {"num_layers": (1, 1)}),
+    ("few_shot.shots=(1, 1e2)", (1, 100)),
+    ("seed=-1e2", -100),
+    ("epochs=0.5", 0.5),
 )
 @pytest.mark.parametrize("kind", [ConfigDict, FrozenConfigDict, lambda d: ConfigDict(d).lock()])
 def test_a_config_of_some_keys_takes_any(argument, value, kind):

@@ -221,28 +221,25 @@ def test_fine_tuning_from_random_weights_warns(tmp_path, caplog, tiny, monkeypat
         assert ("starts from random weights" in caplog.text) == expects_checkpoint
 
 
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        ("own_photos:.,model=runs/nope", "file or the name .* runs/nope, which does not exist"),
-        ("quickstrat", "^Did you mean quickstart.* masked, own_photos, .*: quickstrat, no such fi"),
-        ("other/quickstart.py", "Received: other/quickstart.py, no such file"),
-        ("quickstart:foo", "^Expected --config=quickstart, .* Received: quickstart:foo.$"),
-        ("pretrain", "^Expected --config=pretrain:ARGUMENT, .* Received: pretrain.$"),
-        ("cifar10_small:abc", "^--config=cifar10_small:abc: invalid literal"),
-        ("ablation:head/abc", "^--config=ablation:head/abc: Expected a cell"),
-        ("finetune:cifar10", "^Expected finetune:MODEL,DATASET"),
-        ("finetune:ViT-B/16,cifar10,size=abc", "^size of finetune: expected a whole number"),
-        ("finetune:ViT-B/16,cifar10,rate=1", "KEY one of size, steps, crop, table2"),
-        ("finetune:ViT-B/16,cifar10,crop=five", "resize, inception, none"),
-        ("pretrain:ViT-B/16", "DATASET one of imagenet2012, imagenet21k, jft"),
-        ("pretrain:ViT-B/16,jft", "JFT-300M is not public"),
-        ("pretrain:ViT-S/16,imagenet21k", "no row for ViT-S/16 on imagenet21k"),
-        ("pretrain:ViT-B/16,jft,epochs=14,data=tfds:mine", "for 7 epochs. Received: 14"),
-        ("pretrain:ViT-B/16,imagenet2012,strength=huge", "strength: expected default or one of n"),
-        ("own_photos:nowhere,size=3", "Expected own_photos:FOLDER.*csv:FILE"),
-        ("own_photos:.,model=m.keras", r"Expected a \.keras file\. There is nothing at .*m\.keras"),
-    ],
+@pytest.mark.rows(
+    ("own_photos:.,model=runs/nope", "file or the name .* runs/nope, which does not exist"),
+    ("quickstrat", "^Did you mean quickstart.* masked, own_photos, .*: quickstrat, no such fi"),
+    ("other/quickstart.py", "Received: other/quickstart.py, no such file"),
+    ("quickstart:foo", "^Expected --config=quickstart, .* Received: quickstart:foo.$"),
+    ("pretrain", "^Expected --config=pretrain:ARGUMENT, .* Received: pretrain.$"),
+    ("cifar10_small:abc", "^--config=cifar10_small:abc: invalid literal"),
+    ("ablation:head/abc", "^--config=ablation:head/abc: Expected a cell"),
+    ("finetune:cifar10", "^Expected finetune:MODEL,DATASET"),
+    ("finetune:ViT-B/16,cifar10,size=abc", "^size of finetune: expected a whole number"),
+    ("finetune:ViT-B/16,cifar10,rate=1", "KEY one of size, steps, crop, table2"),
+    ("finetune:ViT-B/16,cifar10,crop=five", "resize, inception, none"),
+    ("pretrain:ViT-B/16", "DATASET one of imagenet2012, imagenet21k, jft"),
+    ("pretrain:ViT-B/16,jft", "JFT-300M is not public"),
+    ("pretrain:ViT-S/16,imagenet21k", "no row for ViT-S/16 on imagenet21k"),
+    ("pretrain:ViT-B/16,jft,epochs=14,data=tfds:mine", "for 7 epochs. Received: 14"),
+    ("pretrain:ViT-B/16,imagenet2012,strength=huge", "strength: expected default or one of n"),
+    ("own_photos:nowhere,size=3", "Expected own_photos:FOLDER.*csv:FILE"),
+    ("own_photos:.,model=m.keras", r"Expected a \.keras file\. There is nothing at .*m\.keras"),
 )
 def test_a_wrong_use_is_one_line(text, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

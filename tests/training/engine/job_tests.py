@@ -41,8 +41,7 @@ def test_jobs_that_are_refused(start, tmp_path):
     assert f"--workdir is '{tmp_path}/run' in worker 0 and '{tmp_path}/b' in worker 1" in message
     assert "config.seed is 1 in worker 0 and 2 in worker 1" in message
     assert not list(tmp_path.iterdir())
-    # The directory of a run that goes on.
-    with lock(tmp_path):
+    with lock(tmp_path):  # The directory of a run that goes on.
         message, other = (finish(process, status=2) for process in start(tmp_path))
     assert message == other
     assert message.startswith(f"error: {tmp_path} is in use by process {os.getpid()} on ")

@@ -84,8 +84,7 @@ def test_several_processes_write_their_parts(tmp_path):
     processes[0].save(1, lambda: arrays(0))
     assert not steps(tmp_path)
     processes[1].save(1, lambda: arrays(1))
-    # A process that writes nothing.
-    processes.append(Checkpoints(tmp_path / "none", part=None))
+    processes.append(Checkpoints(tmp_path / "none", part=None))  # A process that writes nothing.
     processes[-1].save(1, lambda: pytest.fail("It writes nothing."))
     for process in processes:
         process.wait()
@@ -199,8 +198,7 @@ def test_a_missing_file(folder, file):
     assert checkpoints.newest() == checkpoints.saved_step == 1
     assert "of then" not in names(folder / "damaged-checkpoint-2")
     assert float(read(folder, 1)["loop/a"].read()) == 1.0
-    # The good one is not pushed out by the damaged one.
-    save(folder, 2)
+    save(folder, 2)  # The good one is not pushed out by the damaged one.
     assert steps(folder) == [1, 2]
 
 
@@ -218,8 +216,7 @@ def test_nothing_is_restored_from_damaged_states_alone(folder):
 @pytest.mark.parametrize("name", ["run[1]", "a\\b", "what?*", "{a,b}~", "é漢😀 \n%20", "long" * 60])
 def test_the_newest_are_kept_in_a_folder_whose_name_reads_like_a_pattern(tmp_path, name):
     folder = tmp_path / name / "checkpoints"
-    # In the order of steps, not of names.
-    save(folder, 9, 10, 11)
+    save(folder, 9, 10, 11)  # In the order of steps, not of names.
     assert steps(folder) == [10, 11] and names(folder) == ["checkpoint-10", "checkpoint-11"]
     flip(folder / "checkpoint-11" / "part-0.safetensors", -1)
     # The folder holds no name of another folder: it can be moved.

@@ -71,10 +71,8 @@ def test_xla_on_gpus_and_refused_where_it_crashes(monkeypatch, capability, auto)
             compiles(config)
 
 
-@pytest.mark.parametrize(
-    "flag, steps, auto", [("amx_bf16", 1000, True), ("amx_bf16", 999, False), ("", 1000, False)]
-)
-def test_xla_on_cpus_with_matrix_units(monkeypatch, flag, steps, auto):
+@pytest.mark.rows(("amx_bf16", 1000, True), ("amx_bf16", 999, False), ("", 1000, False))
+def test_xla_on_cpus_with_matrix_units(flag, steps, auto, monkeypatch):
     monkeypatch.setattr("pathlib.Path.read_text", lambda *_, **__: f"flags : avx512_bf16 {flag}\n")
     config = complete(CONFIG | {"total_steps": steps})
     for config.jit_compile, expected in (("auto", auto), ("on", True), ("off", False)):
@@ -85,16 +83,13 @@ def job_of(addresses, kind, index):
     return {"TF_CONFIG": json.dumps({"cluster": addresses, "task": {"type": kind, "index": index}})}
 
 
-@pytest.mark.parametrize(
-    "environment, message",
-    [
-        ({}, "KeyError: 'TF_CONFIG'"),
-        ({"TF_CONFIG": "{cluster"}, "JSONDecodeError"),
-        ({"TF_CONFIG": json.dumps({"cluster": WORKERS})}, "KeyError: 'task'"),
-        (job_of(WORKERS, "worker", 2), "'worker 2'"),
-        (job_of({"ps": ["a:1"]}, "ps", 0), "'ps'"),
-        (job_of({"worker": ["host1"]}, "worker", 0), "'host1' is not host:port"),
-    ],
+@pytest.mark.rows(
+    ({}, "KeyError: 'TF_CONFIG'"),
+    ({"TF_CONFIG": "{cluster"}, "JSONDecodeError"),
+    ({"TF_CONFIG": json.dumps({"cluster": WORKERS})}, "KeyError: 'task'"),
+    (job_of(WORKERS, "worker", 2), "'worker 2'"),
+    (job_of({"ps": ["a:1"]}, "ps", 0), "'ps'"),
+    (job_of({"worker": ["host1"]}, "worker", 0), "'host1' is not host:port"),
 )
 def test_clusters(environment, message):
     own, tasks = read_cluster(job_of(WORKERS, "worker", "1"))
@@ -115,8 +110,7 @@ def test_a_peer_that_never_comes_and_one_that_leaves_after_the_end(came):
         server.accept()
         watch.stop()
         server.close()
-        # The thread that would send one has ended.
-        assert messages.empty()
+        assert messages.empty()  # The thread that would send one has ended.
     else:
         expected = f"No answer from worker 1 ({address}) within 1 s."
         assert messages.get(timeout=30).startswith(expected)

@@ -51,8 +51,7 @@ def test_an_interrupted_write_leaves_the_old_one(tmp_path, error, monkeypatch):
         (temporary / "marker").write_text("new")
         raise error
     with pytest.raises(error), monkeypatch.context() as patch:
-        # Between the two renames.
-        patch.setattr(os, "replace", stopped)
+        patch.setattr(os, "replace", stopped)  # Between the two renames.
         write_directory(tmp_path / "module", "new")
     assert (tmp_path / "file.bin").read_bytes() == b"old"
     assert (tmp_path / "module" / "marker").read_text() == "old"
@@ -130,8 +129,7 @@ def test_leaves_nothing_behind_but_what_was_written(tmp_path):
         with pytest.raises(NotADirectoryError, match=r"link is a broken link\. Name a directory"):
             lock(tmp_path / name).__enter__()
     (tmp_path / "link").unlink()
-    # A renamed folder is left alone, and so is the next of its name.
-    with lock(tmp_path / "run"):
+    with lock(tmp_path / "run"):  # A renamed folder is left alone, and so is the next of its name.
         (tmp_path / "run").rename(tmp_path / "moved")
     assert not (tmp_path / "run").exists()
     with lock(tmp_path / "run"):

@@ -35,13 +35,8 @@ def test_paths_of_this_machine_and_of_stores(monkeypatch, tmp_path):
             any_path(unknown)
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "train --config=quickstart --workdir",
-        "vtab runs/none --workdir",
-        "export npz run --output",
-    ],
+@pytest.mark.rows(
+    "train --config=quickstart --workdir", "vtab runs/none --workdir", "export npz run --output"
 )
 def test_commands_refuse_before_any_work(words, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -56,8 +56,7 @@ def test_folders_and_files_come_back_as_they_were_sent(copy, address):
         remote_stores.remove(address / "c")
     assert contents(address) == {}
 
-    # Files and folders, each on its own.
-    with remote_stores.sent(address / "page.html") as file:
+    with remote_stores.sent(address / "page.html") as file:  # Files and folders, each on its own.
         file.write_text("page")
     with remote_stores.sent(address / "module") as folder:
         folder.mkdir()

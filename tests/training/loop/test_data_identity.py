@@ -100,8 +100,7 @@ def test_a_run_by_epochs_keeps_its_steps(photos, run, tmp_path, caplog, capsys):
     assert "photos of crow instead of" in refusal(photos, tmp_path / "run", **epochs)
     message = refusal(photos, tmp_path / "run", **epochs, data_changed="accept")
     assert "It trains no longer: put it back, or use another --workdir." in message
-    # Unfinished.
-    (tmp_path / "run" / "model.keras").unlink()
+    (tmp_path / "run" / "model.keras").unlink()  # Unfinished.
     shutil.rmtree(max((tmp_path / "run" / "checkpoints").iterdir()))
     for choice in ("accept", "refuse"):
         trainer.train(config_of(photos, data_changed=choice, **epochs), tmp_path / "run")

@@ -14,14 +14,11 @@ from keras_vit.training.tasks import METRICS
 from tests.training.runs import rows
 
 
-@pytest.mark.parametrize(
-    "metric, values, better, over",
-    [
-        ("eval_top1", [(0.5, 2), (0.4, 1), (0.6, 1), (0.6, 1), (0.5, 1)], [1, 0, 1, 0, 0], 5),
-        ("eval_loss", [(0, 2.0), (0, 1.0), (0, 3.0), (0, np.nan)], [1, 1, 0, 0], 4),
-        # Of equal accuracies the one of less loss.
-        ("eval_top1", [(1, 2.0), (1, 2.0), (1, 1.0), (1, 1.0)], [1, 0, 1, 0], None),
-    ],
+@pytest.mark.rows(
+    ("eval_top1", [(0.5, 2), (0.4, 1), (0.6, 1), (0.6, 1), (0.5, 1)], [1, 0, 1, 0, 0], 5),
+    ("eval_loss", [(0, 2.0), (0, 1.0), (0, 3.0), (0, np.nan)], [1, 1, 0, 0], 4),
+    # Of equal accuracies the one of less loss.
+    ("eval_top1", [(1, 2.0), (1, 2.0), (1, 1.0), (1, 1.0)], [1, 0, 1, 0], None),
 )
 def test_evaluations_are_counted_since_the_best(metric, values, better, over):
     metric = METRICS[metric]
@@ -109,8 +106,7 @@ def test_the_best_evaluation_is_handed_over(run, config, tmp_path, caplog):
     shutil.copy(run[0] / "model.keras", tmp_path / "best.keras")
     trainer.train(config, tmp_path)
     assert "has the weights of the last step, best.keras not those of the best eval" in caplog.text
-    # The run of the fixture hands over the last.
-    trainer.train(config_of_run, run[0])
+    trainer.train(config_of_run, run[0])  # The run of the fixture hands over the last.
     assert "has the weights of the last step, best.keras those of the best evalua" in caplog.text
     config_of_run.total_steps *= 2
     with pytest.raises(UsageError, match="To train its model further: another --workdir, --con"):

@@ -42,40 +42,28 @@ def test_diverging_run_names_the_step_and_the_last_good_checkpoint(tiny, tmp_pat
     assert not (tmp_path / "model.keras").exists()
 
 
-@pytest.mark.parametrize(
-    "option, message",
-    [
-        ("batch_siz=8", "Did you mean batch_size? Unknown config key batch_siz."),
-        ("model.hidden_size=17", "hidden_size"),
-        ("dataset=cifar10", "keras-vit data prepare cifar10"),
-        ("eval_preprocess=decode|resize(18)|value_range", "(16, 16, 3), as the model takes"),
-        ("train_preprocess=decode|resize(16)", "config.train_preprocess to map pixels to [-1, 1]"),
-        (
-            f"train_preprocess={PLAIN}|one_hot(1)",
-            "to end with (10,), a number for each class of di",
-        ),
-        (f"train_preprocess={PLAIN}|one_hot(10)|one_hot(10)", "Expected one_hot of classes, ints."),
-        (f"eval_preprocess={PLAIN}|one_hot(12)", "to end with (10,), a number for each class of d"),
-        (f"eval_preprocess={PLAIN}|mixup(1)", "Expected no mixup in config.eval_preprocess"),
-        ("model.classifier=unpooled", "pools. Received: 10, for an output of (None, 16, 10)"),
-        (
-            "masked.target=pixels --config.eval_split=",
-            "expected no mixup, as a target is the color",
-        ),
-        (f"{MASKED} --config.train_preprocess={PLAIN}|mixup(1)", "expected no mixup, as a target"),
-        (
-            f"{MASKED} --config.eval_preprocess=decode|resize(32)|value_range",
-            "eval_preprocess to en",
-        ),
-        (f"{MASKED} --config.model.classifier=unpooled", "features of (None, 16, 16)."),
-        ("eval_split= --config.eval_preprocess=decode|resize(32)|value_range", "makes (32, 32, 3)"),
-        ("eval_split= --config.eval_preprocess=decode|resize(16)", "maps them to [0, 255]."),
-        ("checkpoint=missing.npz", "missing.npz"),
-        ("strategy=multiworker", "from TF_CONFIG: KeyError: 'TF_CONFIG'"),
-        ("strategy=tpu", "TPU 'local' cannot be reached"),
-        ("optimizer.warmup_steps=500", "fewer than the 200 updates of the schedule"),
-        ("profile=200:300", "a first step below 200"),
-    ],
+@pytest.mark.rows(
+    ("batch_siz=8", "Did you mean batch_size? Unknown config key batch_siz."),
+    ("model.hidden_size=17", "hidden_size"),
+    ("dataset=cifar10", "keras-vit data prepare cifar10"),
+    ("eval_preprocess=decode|resize(18)|value_range", "(16, 16, 3), as the model takes"),
+    ("train_preprocess=decode|resize(16)", "config.train_preprocess to map pixels to [-1, 1]"),
+    (f"train_preprocess={PLAIN}|one_hot(1)", "to end with (10,), a number for each class of di"),
+    (f"train_preprocess={PLAIN}|one_hot(10)|one_hot(10)", "Expected one_hot of classes, ints."),
+    (f"eval_preprocess={PLAIN}|one_hot(12)", "to end with (10,), a number for each class of d"),
+    (f"eval_preprocess={PLAIN}|mixup(1)", "Expected no mixup in config.eval_preprocess"),
+    ("model.classifier=unpooled", "pools. Received: 10, for an output of (None, 16, 10)"),
+    ("masked.target=pixels --config.eval_split=", "expected no mixup, as a target is the color"),
+    (f"{MASKED} --config.train_preprocess={PLAIN}|mixup(1)", "expected no mixup, as a target"),
+    (f"{MASKED} --config.eval_preprocess=decode|resize(32)|value_range", "eval_preprocess to en"),
+    (f"{MASKED} --config.model.classifier=unpooled", "features of (None, 16, 16)."),
+    ("eval_split= --config.eval_preprocess=decode|resize(32)|value_range", "makes (32, 32, 3)"),
+    ("eval_split= --config.eval_preprocess=decode|resize(16)", "maps them to [0, 255]."),
+    ("checkpoint=missing.npz", "missing.npz"),
+    ("strategy=multiworker", "from TF_CONFIG: KeyError: 'TF_CONFIG'"),
+    ("strategy=tpu", "TPU 'local' cannot be reached"),
+    ("optimizer.warmup_steps=500", "fewer than the 200 updates of the schedule"),
+    ("profile=200:300", "a first step below 200"),
 )
 def test_wrong_command_leaves_nothing_behind(
     option, message, train_command, tmp_path, capsys, monkeypatch
@@ -132,18 +120,15 @@ def engine(change=str):
     return SimpleNamespace(is_chief=True, step=4, parts=2, gather=lambda text: [text, change(text)])
 
 
-@pytest.mark.parametrize(
-    "check, mine, theirs, named",
-    [
-        ("alike", '"config.seed": 0', '"config.seed": 1', "seed is 0 in worker 0 and 1 in worker"),
-        ("alike", '"config.seed": 0, ', "", "seed is 0 in worker 0 and None in worker 1"),
-        ("alike", '-vit": "', '-vit": "1', "the version of keras-vit is '0"),
-        ("alike", "/run", "/other", "--workdir is '/run'.* and '/other'"),
-        ("data", ": 10", ": 9", "the examples of train is 10 in worker 0 and 9 in worker 1"),
-        ("data", "abab", "cdab", "the digest of train is 'abab.* in worker 0 and 'cdab"),
-        ("data", 'names": "', 'names": "0', "the digest of the class names is '.* and '0"),
-        ("step", "4", "14", "newest is 4 in worker 0 and 14 in worker 1"),
-    ],
+@pytest.mark.rows(
+    ("alike", '"config.seed": 0', '"config.seed": 1', "seed is 0 in worker 0 and 1 in worker"),
+    ("alike", '"config.seed": 0, ', "", "seed is 0 in worker 0 and None in worker 1"),
+    ("alike", '-vit": "', '-vit": "1', "the version of keras-vit is '0"),
+    ("alike", "/run", "/other", "--workdir is '/run'.* and '/other'"),
+    ("data", ": 10", ": 9", "the examples of train is 10 in worker 0 and 9 in worker 1"),
+    ("data", "abab", "cdab", "the digest of train is 'abab.* in worker 0 and 'cdab"),
+    ("data", 'names": "', 'names": "0', "the digest of the class names is '.* and '0"),
+    ("step", "4", "14", "newest is 4 in worker 0 and 14 in worker 1"),
 )
 def test_what_differs_is_named(check, mine, theirs, named):
     require = getattr(agreement_of_workers, f"check_{check}")

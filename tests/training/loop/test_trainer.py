@@ -184,8 +184,7 @@ def test_events_after_the_step_are_dropped_and_half_ones(tmp_path, caplog):
         write(tmp_path, steps)
         drop_events_after(tmp_path, last)
         assert sorted(event.step for event in events(tmp_path)) == left
-    # Half an event goes, and whole files stay as they are.
-    shutil.rmtree(tmp_path)
+    shutil.rmtree(tmp_path)  # Half an event goes, and whole files stay as they are.
     write(tmp_path, [10, 20])
     (file,) = tmp_path.iterdir()
     content = file.read_bytes()
@@ -203,8 +202,7 @@ def test_events_after_the_step_are_dropped_and_half_ones(tmp_path, caplog):
     file.write_bytes(damaged)
     drop_events_after(tmp_path, 20)
     assert f"{file} is damaged: TensorBoard loses what follows its first 1 events" in caplog.text
-    # A copy is its owner's.
-    copies = [tmp_path / f"{file.name}.bak", tmp_path / f"my-{file.name}"]
+    copies = [tmp_path / f"{file.name}.bak", tmp_path / f"my-{file.name}"]  # A copy is its owner's.
     for each in (file, *copies):
         each.write_bytes(content)
     drop_events_after(tmp_path, 5)

@@ -63,8 +63,7 @@ def test_axial_shape_and_data_size_cells_are_the_papers_models():
     for config in cells.values():
         assert config.model.hidden_size // config.model.num_heads == 64
         assert config.model.representation_size == config.model.hidden_size
-    # Those of data sizes nest, and hold images out.
-    cells = STUDIES["data_size"].cells("small")
+    cells = STUDIES["data_size"].cells("small")  # Those of data sizes nest, and hold images out.
     assert len(cells) == 3 * len(PERCENTS)
     splits = [cells[f"vit_{percent}"].train_split for percent in PERCENTS]
     assert splits == ["train[:2.94%]", "train[:9.8%]", "train[:29.4%]", "train[:98%]"]
@@ -195,8 +194,7 @@ def test_figures_join_the_cells_of_a_line_in_order():
     compute, speed = study_figure("axial", scores, ".").axes
     assert lines_of(compute) == {"vit_8": [[2e-6, 25]]}
     assert lines_of(speed) == {"vit_8": [[500, 25]]}
-    # Our bars beside the paper's.
-    scores = [score("none", 0.2), score("1d_stem", 0.4)]
+    scores = [score("none", 0.2), score("1d_stem", 0.4)]  # Our bars beside the paper's.
     ours, theirs = study_figure("position", scores, ".").axes
     assert [bar.get_height() for bar in ours.patches] == pytest.approx([20, 40])
     assert [bar.get_height() for bar in theirs.patches] == pytest.approx([61.382, 64.206])

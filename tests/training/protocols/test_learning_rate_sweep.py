@@ -109,8 +109,7 @@ def test_what_is_replaced_between_runs_is_noticed(config, digits, tmp_path, monk
     config.checkpoint = str(weights)
 
     def begin(config, workdir, dataset):
-        # What the second run begins from is put back before it ends.
-        used = tmp_path / "used.npz"
+        used = tmp_path / "used.npz"  # What the second run begins from is put back before it ends.
         used.write_bytes(b"first" if "seed_0" in str(workdir) else b"second")
         described = dataset.describe(config.train_split, config.eval_split)
         described["checkpoint"] = fingerprint.digest_of_checkpoint(str(used))
@@ -207,8 +206,7 @@ def test_a_finished_run_is_not_trained_again_nor_taken_for_another(config, runs,
     file.write_text(file.read_text().replace('\n  "checkpoint": ""', '\n  "checkpoint": "0"'))
     with pytest.raises(UsageError, match="began from other weights"):
         train_run(config, run, digits)
-    # Nor does one that was stopped go on from others.
-    begun = tmp_path / "begun"
+    begun = tmp_path / "begun"  # Nor does one that was stopped go on from others.
     begun.mkdir()
     write_run_config(begun, data=DATA | {"checkpoint": "0"}, seed=0)
     with pytest.raises(UsageError, match="began from other weights"):
@@ -260,8 +258,7 @@ def test_results_of_a_model_on_a_data_set():
 
 
 def test_development_splits():
-    # 1020 images each.
-    flowers, halves = "oxford_flowers102", "train[816:1020]+validation[0:1020]"
+    flowers, halves = "oxford_flowers102", "train[816:1020]+validation[0:1020]"  # 1020 images each.
     for dataset, split, share, *expected in (
         ("cifar10", "train", 0.5, "train[:98%]", "train[98%:]"),
         ("imagenet2012", "train", 0.5, "train[:99%]", "train[99%:]"),

@@ -91,8 +91,7 @@ def test_tables_are_those_that_were_compared_with_the_paper_cell_by_cell():
     assert zlib.crc32(text.encode()) == 3759768018
 
 
-# The versions in TFDS.
-TASKS = {"dtd": "3.0.1", "oxford_flowers102": "2.1.1"}
+TASKS = {"dtd": "3.0.1", "oxford_flowers102": "2.1.1"}  # The versions in TFDS.
 
 
 @pytest.fixture(scope="module")
@@ -177,8 +176,7 @@ def test_model_and_runs_in_a_store(arguments, vit, ram, capsys):
 
 
 def test_missing_data_is_listed_before_anything_runs(vit, tmp_path, monkeypatch, capsys):
-    # One example in each split of both tasks.
-    black = [(np.zeros((4, 4, 3)), 0)]
+    black = [(np.zeros((4, 4, 3)), 0)]  # One example in each split of both tasks.
     for name, version in TASKS.items():
         row = known_datasets.row(f"vtab/{name}")
         write_set(name, tmp_path, row.num_classes, dict.fromkeys(row.sizes, black), version=version)

@@ -23,8 +23,7 @@ def test_initial_losses_of_a_zero_head_and_those_of_soft_labels():
         labels = np.eye(classes, dtype="float32")[[0, classes - 1]]
         logits = np.full((2, classes), bias, dtype)
         assert float(build_loss(name)(labels, logits)) == pytest.approx(expected, rel=5e-6)
-    # Soft labels.
-    labels = np.array([[0.25, 0.75]], "float32")
+    labels = np.array([[0.25, 0.75]], "float32")  # Soft labels.
     logits = np.array([[0.0, math.log(3.0)]], "float32")
     entropy = -(0.25 * math.log(0.25) + 0.75 * math.log(0.75))
     for name, expected in (("softmax", entropy), ("sigmoid", entropy - math.log(0.5))):
@@ -103,8 +102,7 @@ def test_depths_and_the_factors_of_their_weights():
     head = {"encoder_norm", "pre_logits", "head"}
     model = tiny_vit(representation_size=4, register_tokens=1)
     assert by_depth(model) == [stem, *BLOCKS, head]
-    # Positions that a later block adds are its own.
-    stem = {"embedding", "position_embedding_00"}
+    stem = {"embedding", "position_embedding_00"}  # Positions that a later block adds are its own.
     blocks = [BLOCKS[0], BLOCKS[1] | {"position_embedding_01"}]
     model = tiny_vit(classifier="map", position_placement="every")
     assert by_depth(model) == [stem, *blocks, {"encoder_norm", "pool", "head"}]

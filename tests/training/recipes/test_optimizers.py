@@ -77,8 +77,7 @@ def test_rates_first_steps_factors_decay_clipping_and_averages(name, other):
     for update, (weights, averages) in enumerate(in_numpy(name, gradients)):
         gradient = gradients[update]
         norm = optimizer.apply_reduced([keras.ops.cast(each, "float32") for each in gradient])
-        # Before clipping.
-        expected = np.linalg.norm(gradient * [1, update >= FIRST])
+        expected = np.linalg.norm(gradient * [1, update >= FIRST])  # Before clipping.
         assert float(norm) == pytest.approx(expected, rel=1e-5)
         for expected in (averages, weights):
             optimizer.swap_averages()

@@ -11,10 +11,7 @@ from PIL import Image
 
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.prediction.predict_folders_and_shards import Prediction
-from keras_vit.training.reporting.html_of_charts_and_tables import (
-    predictions_html,
-    report_html,
-)
+from keras_vit.training.reporting.html_of_charts_and_tables import predictions_html, report_html
 from keras_vit.training.reporting.metrics_csv import read_metrics
 
 VOID = {"meta", "img", "br", "link", "hr", "wbr"}
@@ -86,8 +83,7 @@ def test_is_one_well_formed_page_with_everything_in_it(report):
     assert sum(tag == "img" for tag, _ in page.tags) == 3
     # One for each panel, so that phones show them one below the other.
     assert sum(tag == "svg" for tag, _ in page.tags) == 2
-    # A path breaks at its slashes.
-    assert page.tags.count(("wbr", {})) == 2
+    assert page.tags.count(("wbr", {})) == 2  # A path breaks at its slashes.
     links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
     assert links == ["hub/", "my%20model.tflite"]
 

@@ -44,8 +44,7 @@ def test_a_page_is_of_the_weights_handed_over_and_of_the_same_classes(tiny, tmp_
 
 
 def test_evaluations_before_other_data_was_accepted_are_not_of_the_model():
-    # Of equal accuracies the one of less loss.
-    series = {
+    series = {  # Of equal accuracies the one of less loss.
         "eval_top1": [(10, 1.0), (15, 0.2), (20, 0.2), (30, 0.1)],
         "eval_loss": [(10, 0.1), (15, 3.0), (20, 2.0), (30, 3.0)],
         "eval_count": [(10, 20), (15, 20), (20, 20), (30, 20)],

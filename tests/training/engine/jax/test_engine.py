@@ -35,9 +35,8 @@ class Device(SimpleNamespace):
 DEVICES = [Device(id=i, process_index=i % 2, platform="cpu") for i in range(8)]
 
 
-@pytest.mark.parametrize(
-    ("asked", "shape"),
-    [((-1, 1), (8, 1)), ((1, -1), (1, 8)), ((2, -1), (2, 4)), ((-1, 2), (4, 2)), ((4, 2), (4, 2))],
+@pytest.mark.rows(
+    ((-1, 1), (8, 1)), ((1, -1), (1, 8)), ((2, -1), (2, 4)), ((-1, 2), (4, 2)), ((4, 2), (4, 2))
 )
 def test_shape(asked, shape):
     grid = engine.create_mesh(*asked, DEVICES).devices
@@ -49,17 +48,14 @@ def test_shape(asked, shape):
             engine.create_mesh(*wrong, DEVICES)
 
 
-@pytest.mark.parametrize(
-    ("shape", "spec"),
-    [
-        ((768, 3072), (None, "fsdp")),
-        ((3072, 768), ("fsdp", None)),
-        ((1, 197, 768), (None, None, "fsdp")),
-        ((16, 16, 3, 6), ("fsdp", None, None, None)),
-        ((3, 5), (None, None)),
-        ((768,), (None,)),
-        ((), ()),
-    ],
+@pytest.mark.rows(
+    ((768, 3072), (None, "fsdp")),
+    ((3072, 768), ("fsdp", None)),
+    ((1, 197, 768), (None, None, "fsdp")),
+    ((16, 16, 3, 6), ("fsdp", None, None, None)),
+    ((3, 5), (None, None)),
+    ((768,), (None,)),
+    ((), ()),
 )
 def test_state_sharding(shape, spec):
     assert tuple(engine.state_sharding(engine.create_mesh(2, 4, DEVICES), shape).spec) == spec
@@ -105,8 +101,7 @@ def test_keras_s_own_loop_trains_our_models_inside_its_distribution(said):
     assert losses["alone"][-1] < losses["alone"][0]
     for name in ("data", "model"):
         np.testing.assert_allclose(losses[name], losses["alone"], atol=1e-5)
-    # It ends with the averages that start from the weights.
-    errors = said("fit_averages.py")
+    errors = said("fit_averages.py")  # It ends with the averages that start from the weights.
     assert errors.keys() == {"plain", "built", "compiled"}
     assert max(errors.values()) < 1e-5
 

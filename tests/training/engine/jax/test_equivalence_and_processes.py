@@ -39,8 +39,7 @@ def test_the_partitioner_gathers_each_weight_once_and_moves_no_activations(launc
     assert process.returncode == 0, log
     before, ours, between, *_ = re.split(r"^(\{\"divided\".*)$", log, flags=re.MULTILINE)
     assert REMATERIALIZED not in before, log
-    # The log of layouts that clash says so.
-    assert REMATERIALIZED in between, log
+    assert REMATERIALIZED in between, log  # The log of layouts that clash says so.
     ours = json.loads(ours)
     assert set(ours["collectives"]) == {"all-gather", "all-reduce"}
     assert ours["collectives"]["all-gather"] == ours["divided"]
@@ -105,8 +104,7 @@ def test_loss_is_named(lost, launch, jax_environment):
     configs = [json.dumps(KEYS | {"processes": own | {"index": index}}) for index in (0, 1)]
     jobs = [launch("-c", _JOIN, config, environment=jax_environment()) for config in configs]
     for job in jobs:
-        # Its watch has seen the other.
-        assert any(line == "came\n" for line in job.stdout)
+        assert any(line == "came\n" for line in job.stdout)  # Its watch has seen the other.
     jobs[lost].kill()
     assert finish(jobs[1 - lost], status=1).startswith(f"error: Lost worker {lost} (")
 
@@ -141,8 +139,7 @@ def test_ports_are_bound_to_the_interface_that_the_job_uses(monkeypatch):
         job.leave(together=False)
         with pytest.raises(OSError):
             socket.create_connection(address, timeout=5)
-    # One process joins nobody.
-    assert processes.join(schema.complete(KEYS)) is None
+    assert processes.join(schema.complete(KEYS)) is None  # One process joins nobody.
 
 
 SHARDED = ("--config.strategy=sharded", "--config.mesh.data=2", "--config.mesh.fsdp=4")

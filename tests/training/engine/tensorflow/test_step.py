@@ -76,8 +76,7 @@ def test_generator_states_are_functions_of_seed_update_and_generator():
     states = [np.stack(generator_states(*each)) for each in arguments]
     assert len({tuple(state) for each in states for state in each}) == 36
     np.testing.assert_array_equal(states[1], generator_states(*arguments[1]))
-    # Replicas and micro-batches draw their own.
-    steps = make(dropout=0.3, accumulation_steps=2)
+    steps = make(dropout=0.3, accumulation_steps=2)  # Replicas and micro-batches draw their own.
     states = generator_states(0, tf.constant(0), len(steps.update.generators))
     drawn = []
 

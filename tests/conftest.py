@@ -1,5 +1,6 @@
 """Memory, threads, and the golden cases: files, models and logits of other implementations."""
 
+import functools
 import gc
 import inspect
 import itertools
@@ -92,6 +93,26 @@ def run_command(as_command):
         return subprocess.run(command, capture_output=True, text=True, **options)
 
     return run
+
+
+@pytest.fixture
+def printed(capsys):
+    """Returns a function that runs `keras-vit` with words, and returns what it prints."""
+
+    def run(*words, status=0, stream="out"):
+        from keras_vit.__main__ import main
+
+        capsys.readouterr()
+        assert main([*map(str, words)]) == status, words
+        return getattr(capsys.readouterr(), stream)
+
+    return run
+
+
+@pytest.fixture
+def refused(printed):
+    """Returns a function that runs `keras-vit` with wrong words, and returns the error."""
+    return functools.partial(printed, status=2, stream="err")
 
 
 @pytest.fixture(scope="session")

@@ -35,21 +35,18 @@ def test_help_needs_no_tensorflow(run_command, tmp_path):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_debug_shows_the_traceback_before_the_line(name, capsys, monkeypatch):
+def test_debug_shows_the_traceback_before_the_line(name, refused, monkeypatch):
     monkeypatch.delenv("VIT_DEBUG", raising=False)
-    assert main([*name.split(), "--unknown"]) == 2
-    line = capsys.readouterr().err
+    line = refused(*name.split(), "--unknown")
     assert line.startswith("error: ") and line.count("\n") == 1
-    assert main([*name.split(), "--unknown", "--debug"]) == 2
-    shown = capsys.readouterr().err
+    shown = refused(*name.split(), "--unknown", "--debug")
     assert shown.startswith("Traceback (most recent call last):\n") and shown.endswith(line)
     monkeypatch.setenv("VIT_DEBUG", "1")
-    assert main(["--debug", *name.split(), "--unknown"]) == 2
-    assert main([*name.split(), "--unknown"]) == 2
-    assert capsys.readouterr().err == 2 * shown
+    for words in (["--debug", *name.split()], name.split()):
+        assert refused(*words, "--unknown") == shown
 
 
-def test_senseless_numbers_are_refused(capsys):
+def test_senseless_numbers_are_refused(refused):
     for name, option, expected in (
         ("sweep", "--development=1", "a share above 0 and below 1. Received: 1."),
         ("predict", "--top=0", "at least 1. Received: 0."),
@@ -59,14 +56,12 @@ def test_senseless_numbers_are_refused(capsys):
         ("sweep", "--rates=0.1,0", "finite, above 0. Received: 0."),
         ("export web", "--examples=-3", "at least 0. Received: -3."),
     ):
-        assert main([*name.split(), option]) == 2
         message = f"error: argument {option.partition('=')[0]}: expected {expected} See "
-        assert capsys.readouterr().err.startswith(message)
+        assert refused(*name.split(), option).startswith(message)
 
 
-def test_help_names_every_command_and_key_and_the_version(capsys):
-    assert main(["--help"]) == 0
-    shown = capsys.readouterr().out
+def test_help_names_every_command_and_key_and_the_version(capsys, printed):
+    shown = printed("--help")
     names = [*KERAS_VIT.table, *KERAS_VIT.groups]
     assert all(f"\n  {name} " in shown for name in names)
     words = " ".join(names)
@@ -76,8 +71,7 @@ def test_help_names_every_command_and_key_and_the_version(capsys):
     shown = capsys.readouterr().out  # Nothing is cut where the output is a pipe.
     assert all(f" {key.name} " in shown and f" {key.default} " in shown for key in KEYS)
     for words in (["--version"], ["export", "--version"]):
-        assert main(words) == 0
-        assert capsys.readouterr().out == f"keras-vit {__version__}\n"
+        assert printed(*words) == f"keras-vit {__version__}\n"
 
 
 def test_options_tell_what_they_do_with_a_path_in_a_store():
@@ -96,15 +90,17 @@ def test_options_tell_what_they_do_with_a_path_in_a_store():
     assert KERAS_VIT.parser("vtab").stores["source"] == "keep"
 
 
-def test_training_names_the_files_that_there_are(monkeypatch, tmp_path, capsys):
+def test_training_names_the_files_that_there_are(monkeypatch, tmp_path, printed):
     monkeypatch.setattr(trainer, "train", lambda config, workdir: None)
     options = ["--config=quickstart", f"--workdir={tmp_path}"]
     for report, page in ((True, f", its page in {tmp_path}/report.html"), (False, "")):
-        assert main([*options, f"--config.report={report}"]) == 0
-        assert capsys.readouterr().out == f"The model is in {tmp_path}/model.keras{page}\n"
+        assert (
+            printed(*options, f"--config.report={report}")
+            == f"The model is in {tmp_path}/model.keras{page}\n"
+        )
 
 
-def test_wrong_words_are_answered_with_the_closest(capsys):
+def test_wrong_words_are_answered_with_the_closest(refused):
     for words, expected in (
         ("Predict", "Did you mean predict? Expected a command, one of train, predict, evaluate"),
         ("exprot", "Did you mean export? Expected a command"),
@@ -119,8 +115,7 @@ def test_wrong_words_are_answered_with_the_closest(capsys):
         ("evaluate x --config.seed=1", "unrecognized arguments: --config.seed=1"),
         ("analyze --model=Ti", "the following arguments are required: SOURCE, --output. See"),
     ):
-        assert main(words.split()) == 2
-        assert capsys.readouterr().err.startswith(f"error: {expected}")
+        assert refused(*words.split()).startswith(f"error: {expected}")
 
 
 def test_changes_of_the_config():

@@ -57,13 +57,12 @@ def test_numbers_are_those_of_the_functions(tmp_path, photos, capsys, monkeypatc
     np.testing.assert_allclose(numbers("filters", "explained"), expected, rtol=1e-5)
 
 
-def test_images_of_a_data_set_and_what_a_model_lacks(data_dir, tmp_path, capsys):
+def test_images_of_a_data_set_and_what_a_model_lacks(data_dir, tmp_path, printed):
     model = small(attention="axial", classifier="gap", position_embedding="none")
     model.save(tmp_path / "axial.keras")
     arguments = [str(tmp_path / "axial.keras"), "--dataset=digits", "--count=2"]
     arguments += [f"--data_dir={data_dir}", f"--output={tmp_path / 'analysis'}"]
-    assert main(["analyze", *arguments]) == 0
-    said = capsys.readouterr().out
+    said = printed("analyze", *arguments)
     assert "Without rollout: axial attention" in said
     assert "Without position_similarity" in said
     assert {path.stem for path in (tmp_path / "analysis").iterdir()} == {"filters"}
@@ -88,7 +87,7 @@ def test_a_checkpoint_with_its_models_name(shallow, tmp_path):
     assert not (output / "rollout.png").exists()
 
 
-def test_mistakes_are_named_and_leave_nothing(tmp_path, capsys):
+def test_mistakes_are_named_and_leave_nothing(tmp_path, refused):
     model, broken = tmp_path / "model.keras", tmp_path / "broken.jpg"
     small().save(model)
     (tmp_path / "empty").mkdir()
@@ -101,6 +100,5 @@ def test_mistakes_are_named_and_leave_nothing(tmp_path, capsys):
         ([model, "--images", broken, "--split=test"], "either --images"),
     ):
         arguments = [*map(str, arguments), f"--output={tmp_path / 'analysis'}"]
-        assert main(["analyze", *arguments]) == 2
-        assert message in capsys.readouterr().err
+        assert message in refused("analyze", *arguments)
         assert not (tmp_path / "analysis").exists()

@@ -51,9 +51,9 @@ def photos(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["run", "m.keras", "module", "m.tflite", "probabilities.tflite"])
-def test_every_source_gives_the_models_answer(name, sources, photos, model, capsys):
-    assert main(["predict", str(sources[name]), str(photos), "--json"]) == 0
-    found, files = json.loads(capsys.readouterr().out), sorted(photos.iterdir())
+def test_every_source_gives_the_models_answer(name, sources, photos, model, printed):
+    found = json.loads(printed("predict", sources[name], photos, "--json"))
+    files = sorted(photos.iterdir())
     assert [each["file"] for each in found] == list(map(str, files))
     for each, classes in zip(found, keras_vit.predict(model, files), strict=True):
         probabilities = {one["class"]: one["probability"] for one in each["classes"]}
@@ -62,7 +62,9 @@ def test_every_source_gives_the_models_answer(name, sources, photos, model, caps
         assert sum(probabilities.values()) == pytest.approx(1, abs=1e-5)
 
 
-def test_tables_pages_other_names_and_photos_that_cannot_be_read(sources, photos, tmp_path, capsys):
+def test_tables_pages_names_and_photos_that_cannot_be_read(
+    sources, photos, tmp_path, capsys, printed
+):
     # Of a name that is not UTF-8.
     folder, labels, page = tmp_path / "photos", tmp_path / "labels.txt", tmp_path / "page.html"
     folder.mkdir()
@@ -82,13 +84,12 @@ def test_tables_pages_other_names_and_photos_that_cannot_be_read(sources, photos
     assert "\\xe9.png" in text and "http" not in text
 
     options = [str(sources["m.tflite"]), *options[1:], f"--labels={labels}"]
-    assert main(["predict", *options]) == 0
-    assert "due <2>" in capsys.readouterr().out
+    assert "due <2>" in printed("predict", *options)
     text = page.read_text()
     assert 'alt="attention of' not in text and "due &lt;2&gt;" in text and "<2>" not in text
 
 
-def test_bad_use_is_one_line(sources, photos, tmp_path, capsys):
+def test_bad_use_is_one_line(sources, photos, tmp_path, refused):
     (tmp_path / "notes.jpg").write_text("no image")
     (tmp_path / "none.txt").touch()
     run, whole = sources["run"], sources["m.tflite"].read_bytes()
@@ -115,16 +116,14 @@ def test_bad_use_is_one_line(sources, photos, tmp_path, capsys):
         ([run, photos, "--cluster=local"], "Expected --shards=DIR"),
         ([run, photos, "--shards=x", "--csv"], "without --output, --json and --csv"),
     ):
-        assert main(["predict", *map(str, arguments)]) == 2, arguments
-        error = capsys.readouterr().err
+        error = refused("predict", *arguments)
         assert message in error and error.startswith("error: ") and error.count("\n") == 1, error
 
 
-def test_a_model_without_a_head_is_refused(photos, tmp_path, capsys):
+def test_a_model_without_a_head_is_refused(photos, tmp_path, refused):
     features = tiny_vit(patch_size=8, num_classes=None, num_layers=1)
     features.save(tmp_path / "features.keras")
     export.to_hub(features, tmp_path / "module")
     export.to_tflite(features, tmp_path / "features.tflite")
     for name in ("features.keras", "module", "features.tflite"):
-        assert main(["predict", str(tmp_path / name), str(photos)]) == 2, name
-        assert "Expected a model with a head" in capsys.readouterr().err
+        assert "Expected a model with a head" in refused("predict", tmp_path / name, photos)

@@ -4,7 +4,6 @@ import pathlib
 import pytest
 from etils import epath
 
-from keras_vit.__main__ import main
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io import image_listing
 from keras_vit.training.io.paths import any_path, is_remote, local_path, read_lines
@@ -38,10 +37,9 @@ def test_paths_of_this_machine_and_of_stores(monkeypatch, tmp_path):
 @pytest.mark.rows(
     "train --config=quickstart --workdir", "vtab runs/none --workdir", "export npz run --output"
 )
-def test_commands_refuse_before_any_work(words, capsys, tmp_path, monkeypatch):
+def test_commands_refuse_before_any_work(words, refused, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(f"{words}=memory://run".split()) == 2
-    assert "file system. Received: memory://run" in capsys.readouterr().err
+    assert "file system. Received: memory://run" in refused(*f"{words}=memory://run".split())
     assert not list(tmp_path.iterdir())
 
 

@@ -66,12 +66,11 @@ def test_diverging_run_names_the_step_and_the_last_good_checkpoint(tiny, tmp_pat
     ("profile=200:300", "a first step below 200"),
 )
 def test_wrong_command_leaves_nothing_behind(
-    option, message, train_command, tmp_path, capsys, monkeypatch
+    option, message, train_command, tmp_path, refused, monkeypatch
 ):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     options = f"--config.{option}".split(" ")
-    assert main(["train", *train_command(tmp_path / "run", *options)[2:]]) == 2
-    assert message in (error := capsys.readouterr().err)
+    assert message in (error := refused("train", *train_command(tmp_path / "run", *options)[2:]))
     assert error.count("error: ") == 1 and "Traceback" not in error
     assert not (tmp_path / "run").exists()
 

@@ -39,14 +39,13 @@ def test_position_cells_are_those_of_table_8():
         assert models["2d_shared"].position_placement == "shared"
 
 
-def test_head_cells_differ_in_pooling_and_rate_and_an_unknown_one_is_named(tmp_path, capsys):
+def test_head_cells_differ_in_pooling_and_rate_and_an_unknown_one_is_named(tmp_path, refused):
     cells = STUDIES["head"].cells("small")
     rates = {name: config.optimizer.base_lr for name, config in cells.items()}
     assert rates["gap_small_rate"] / rates["token"] == pytest.approx(3e-4 / 8e-4)
     assert rates["gap"] == rates["token"]
     assert [config.model.classifier for config in cells.values()] == ["token", "gap", "gap"]
-    assert main(["ablation", "head", f"--workdir={tmp_path}", "--cells=mean"]) == 2
-    assert "Received: mean" in capsys.readouterr().err
+    assert "Received: mean" in refused("ablation", "head", f"--workdir={tmp_path}", "--cells=mean")
 
 
 def test_axial_shape_and_data_size_cells_are_the_papers_models():
@@ -112,7 +111,7 @@ def test_a_study_in_a_store_is_trained_scored_drawn_and_resumed(data_dir, ram, c
     assert "2/2 gap, seed 0" in capsys.readouterr().err
 
 
-def test_other_weights_than_those_scored(data_dir, tmp_path, capsys):
+def test_other_weights_than_those_scored(data_dir, tmp_path, refused):
     for study, override, message in (
         ("head", "hand_over=best", "the last update is scored"),
         ("data_size --cells=b_30", "early_stopping.metric=eval_loss", "the best top-1 accuracy"),
@@ -121,19 +120,17 @@ def test_other_weights_than_those_scored(data_dir, tmp_path, capsys):
         ("position", "model.position_embedding=none", "sets config.model.position_embedding in"),
     ):
         folders = [f"--workdir={tmp_path / 'study'}", f"--data_dir={data_dir}"]
-        assert main(["ablation", *study.split(), *folders, *TINY, f"--config.{override}"]) == 2
-        assert message in capsys.readouterr().err
+        words = [*study.split(), *folders, *TINY, f"--config.{override}"]
+        assert message in refused("ablation", *words)
         assert not (tmp_path / "study").exists()
 
 
 @pytest.mark.long
-def test_early_stopping_scores_the_best_weights(data_dir, tmp_path, capsys):
+def test_early_stopping_scores_the_best_weights(data_dir, tmp_path, printed):
     arguments = ["data_size", "--cells=b_30", *TINY]
     arguments += [f"--workdir={tmp_path}", f"--data_dir={data_dir}"]
-    assert main(["ablation", *arguments]) == 0
-    table = capsys.readouterr().out
-    assert main(["ablation", *arguments, "--few_shot_train_split=train[:50]"]) == 0
-    assert capsys.readouterr().out != table
+    table = printed("ablation", *arguments)
+    assert printed("ablation", *arguments, "--few_shot_train_split=train[:50]") != table
     run = tmp_path / "b_30" / "seed_0"
     scores = json.loads((run / "scores.json").read_text())
     first, *others = learning_curve(run)

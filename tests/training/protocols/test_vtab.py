@@ -175,7 +175,7 @@ def test_model_and_runs_in_a_store(arguments, vit, ram, capsys):
     assert (bucket / "vtab" / "vtab.md").read_text() == table
 
 
-def test_missing_data_is_listed_before_anything_runs(vit, tmp_path, monkeypatch, capsys):
+def test_missing_data_is_listed_before_anything_runs(vit, tmp_path, monkeypatch, refused):
     black = [(np.zeros((4, 4, 3)), 0)]  # One example in each split of both tasks.
     for name, version in TASKS.items():
         row = known_datasets.row(f"vtab/{name}")
@@ -184,20 +184,18 @@ def test_missing_data_is_listed_before_anything_runs(vit, tmp_path, monkeypatch,
         monkeypatch.setitem(known_datasets.DATASETS, f"vtab/{name}", small)
     vit.save(tmp_path / "m.keras")
     options = [f"{tmp_path}/m.keras", f"--data_dir={tmp_path}", f"--workdir={tmp_path / 'run'}"]
-    assert main(["vtab", *options]) == 2
-    error = capsys.readouterr().err
+    error = refused("vtab", *options)
     assert "The data of 17 of 19 tasks is missing" in error
     assert error.count("keras-vit data prepare") + error.count("by hand") >= 17
     assert "DTD:" not in error and "Pets:" in error
     # By either name, in the order of Table 9.
-    assert main(["vtab", *options, "--tasks=smallnorb_elevation,Pets,cifar100"]) == 2
-    titles = re.findall(r"^(?!error)(\S+): ", capsys.readouterr().err, re.MULTILINE)
+    error = refused("vtab", *options, "--tasks=smallnorb_elevation,Pets,cifar100")
+    titles = re.findall(r"^(?!error)(\S+): ", error, re.MULTILINE)
     assert titles == ["CIFAR-100", "Pets", "sNORB-Elev"]
     for wrong, message in (
         (["--tasks=Pets", "--skip_missing"], "No task is left"),
         (["--tasks=MNIST"], "Received: MNIST"),
         (["--tasks=dtd", "--config.batchsize=3"], "Did you mean batch_size?"),
     ):
-        assert main(["vtab", *options, *wrong]) == 2
-        assert message in capsys.readouterr().err
+        assert message in refused("vtab", *options, *wrong)
     assert not (tmp_path / "run").exists()

@@ -82,9 +82,9 @@ def test_a_run_is_timed_until_its_first_step(tmp_path):
 def test_a_process_measures_until_it_takes_too_much():
     task = {"model": "ViT-Ti/16", "image_size": 32, "train": True}
     task |= {"precision": "float32", "jit_compile": False}
-    rates = "benchmarks.figure_11_throughput:rates"
     # 2^17 images of 32 pixels are 1.5 GiB before any of them is looked at.
-    with Process(rates, task, threads=1, memory=3 * 2**29) as process:
+    options = {"threads": 1, "memory": 3 * 2**29}
+    with Process("benchmarks.figure_11_throughput:rates", task, **options) as process:
         assert process.facts["device"] in ("CPU", "GPU")
         assert process.ask(batch_size=2)["images_per_second"] > 0
         with pytest.raises(ProcessError) as error:
@@ -131,13 +131,9 @@ def test_without_tensorflow_jax_measures_this_package(tmp_path):
     options = "--model=ViT-Ti/16 --image_size=16 --mode=train --precision=bfloat16 --alone"
     options += " --batch_size=1 --rounds=1 --seconds=0 --libraries=keras_vit"
     paths = os.pathsep.join([str(tmp_path), str(ROOT)])
-    found = subprocess.run(
-        [sys.executable, "-m", "benchmarks", "compare_libraries", *options.split()],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"KERAS_BACKEND": "jax", "PYTHONPATH": paths},
-        check=False,
-    )
+    environment = os.environ | {"KERAS_BACKEND": "jax", "PYTHONPATH": paths}
+    command = [sys.executable, "-m", "benchmarks", "compare_libraries", *options.split()]
+    found = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert found.returncode == 0, found.stderr
     rows = [line.strip("| ").split(" | ") for line in found.stdout.splitlines() if "XLA" in line]
     assert [row[:3] for row in rows] == [["keras_vit", "bfloat16", "XLA"]]

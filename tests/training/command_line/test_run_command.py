@@ -94,10 +94,8 @@ def test_training_names_the_files_that_there_are(monkeypatch, tmp_path, printed)
     monkeypatch.setattr(trainer, "train", lambda config, workdir: None)
     options = ["--config=quickstart", f"--workdir={tmp_path}"]
     for report, page in ((True, f", its page in {tmp_path}/report.html"), (False, "")):
-        assert (
-            printed(*options, f"--config.report={report}")
-            == f"The model is in {tmp_path}/model.keras{page}\n"
-        )
+        said = printed(*options, f"--config.report={report}")
+        assert said == f"The model is in {tmp_path}/model.keras{page}\n"
 
 
 def test_wrong_words_are_answered_with_the_closest(refused):

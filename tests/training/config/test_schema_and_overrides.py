@@ -31,10 +31,7 @@ def sharded(**processes):
     ({"freeze": {"blocks": 1}, "lora": {"rank": 4}}, "no config.freeze.* beside it"),
     ({"lora": {"alpha": 4.0}}, "expected config.lora.rank beside it"),
     ({"optimizer": {"momentum": 0.5}}, "expected config.optimizer.name=sgd beside it"),
-    (
-        {"optimizer": {"name": "sgd", "beta_1": 0.5, "beta_2": 0.5}},
-        r"^config\.optimizer\.beta_1: expected config\.optimizer\.name=adamw beside it",
-    ),
+    ({"optimizer": {"name": "sgd", "beta_1": 0.5, "beta_2": 0.5}}, r"^config\.optimizer\.beta_1: "),
     ({"lora": {"rank": 4}}, "config.checkpoint: expected the weights"),
     ({"masked": {"target": "pixels"}, "label_smoothing": 0.1}, "no lora.rank, label_smo"),
     ({"masked": {"target": "pixels"}, "loss": "sigmoid"}, "class_weights, loss or freeze"),

@@ -55,10 +55,8 @@ def all_alike(launch, tmp_path):
         # The first has the machine for itself.
         for commands in ([(("one", *places), environment)], joined):
             files = [tmp_path / f"{len(results)}{number}.npz" for number in range(len(commands))]
-            started = [
-                launch(PROCESSES / "equivalence.py", file, *words, environment=own)
-                for file, (words, own) in zip(files, commands, strict=True)
-            ]
+            jobs, script = zip(files, commands, strict=True), PROCESSES / "equivalence.py"
+            started = [launch(script, file, *words, environment=own) for file, (words, own) in jobs]
             logs += [process.communicate(timeout=1500)[0] for process in started]
             assert not any(process.returncode for process in started), "\n".join(logs)
             results += map(np.load, files)

@@ -43,13 +43,9 @@ def flip(file, place):
 
 
 def test_values_are_kept_bit_for_bit(tmp_path):
-    arrays = {
-        "a/kernel": ROWS,
-        "optimizer/moment": ROWS.astype(ml_dtypes.bfloat16),
-        "optimizer/iterations": np.array(2**40),
-        "loop/sums": np.array([1 / 3, np.nan, 1e-300]),
-        "empty": np.zeros((0, 3), np.float32),
-    }
+    arrays = {"a/kernel": ROWS, "optimizer/moment": ROWS.astype(ml_dtypes.bfloat16)}
+    arrays |= {"optimizer/iterations": np.array(2**40), "empty": np.zeros((0, 3), np.float32)}
+    arrays |= {"loop/sums": np.array([1 / 3, np.nan, 1e-300])}
     checkpoints = Checkpoints(tmp_path)
     checkpoints.save(3, lambda: {name: whole(array) for name, array in arrays.items()})
     checkpoints.wait()
@@ -120,20 +116,10 @@ def test_remains_of_a_killed_process_are_removed_and_a_full_disk_keeps_the_rest(
 
 
 def test_only_names_that_are_written_here_are_read_replaced_or_removed(folder, tmp_path):
-    copies = ("checkpoint-02", "checkpoint-09", "checkpoint-\N{ARABIC-INDIC DIGIT NINE}")
-    copies += (
-        "checkpoint-2-best",
-        "checkpoint-+9",
-        "checkpoint-1_0",
-        "checkpoint-9 ",
-        "checkpoint-",
-    )
-    others = (
-        ".checkpoint-of-my-paper",
-        ".checkpoint-07",
-        ".checkpoint-3.old",
-        "damaged-checkpoint-",
-    )
+    endings = ("02", "09", "\N{ARABIC-INDIC DIGIT NINE}", "2-best", "+9", "1_0", "9 ", "")
+    copies = [f"checkpoint-{ending}" for ending in endings]
+    others = [f".checkpoint-{ending}" for ending in ("of-my-paper", "07", "3.old")]
+    others.append("damaged-checkpoint-")
     for name in (*copies, *others):
         shutil.copytree(folder / "checkpoint-2", folder / name)
     (folder / "checkpoint-8").write_text("notes")

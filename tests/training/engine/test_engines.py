@@ -40,9 +40,8 @@ def test_the_backend_chooses_the_engine(monkeypatch):
 def test_states_that_are_damaged_or_of_another_model_and_splits_without_examples(tmp_path):
     engine = engine_of()
     empty = tf.data.Dataset.from_tensor_slices(random_batches(1, 16)).take(0)
-    sums = engine.make_split_sums(
-        lambda model, batch: model(batch["image"])[0], lambda *_: empty, tf.identity
-    )
+    parts = [lambda model, batch: model(batch["image"])[0], lambda *_: empty, tf.identity]
+    sums = engine.make_split_sums(*parts)
     with pytest.raises(ValueError, match=r"Expected a split with examples\. Received: none"):
         sums()
     assert engine.restore(tmp_path) is None

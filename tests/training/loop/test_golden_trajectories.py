@@ -36,14 +36,9 @@ def start_model(case, golden, folder):
 def test_trajectory(name, golden, tmp_path):
     case = CASES[name]
     loss, recipe = RECIPES[name]
-    engine = small_engine(
-        lambda _: start_model(case, golden, tmp_path),
-        batch_size=case["batch"],
-        total_steps=case["steps"],
-        accumulation_steps=2,
-        loss=loss,
-        optimizer=recipe | {"warmup_steps": 5, "clip_norm": 1.0},
-    )
+    settings = {"batch_size": case["batch"], "total_steps": case["steps"], "accumulation_steps": 2}
+    settings |= {"loss": loss, "optimizer": recipe | {"warmup_steps": 5, "clip_norm": 1.0}}
+    engine = small_engine(lambda _: start_model(case, golden, tmp_path), **settings)
     drawn = [golden.training_batch(case, step) for step in range(case["steps"])]
     images, labels = zip(*drawn, strict=True)
     one_hot = np.eye(case["num_classes"], dtype="float32")[np.stack(labels)]

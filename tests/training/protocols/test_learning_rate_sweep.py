@@ -73,13 +73,10 @@ def test_best_rate_is_trained_on_everything_with_every_seed(config, runs, digits
     assert len(said) == 6 and "diverged" in said[2]
 
     table = sweep.sweep_table(found, [("Table 2, JFT", "99.50 ± 0.06")], {"digits": [25.0]})
+    development = [("0.001", "50.00", 100), ("0.01 (chosen)", "80.00", 100), ("0.1", "diverged", 0)]
     assert table.rows == [
-        ("development", "rate 0.001", "50.00", 100),
-        ("development", "rate 0.01 (chosen)", "80.00", 100),
-        ("development", "rate 0.1", "diverged", 0),
-        ("test", "rate 0.01, seed 0", "80.00", 100),
-        ("test", "rate 0.01, seed 1", "81.00", 100),
-        ("test", "rate 0.01, seed 2", "82.00", 100),
+        *(("development", f"rate {rate}", *scores) for rate, *scores in development),
+        *(("test", f"rate 0.01, seed {seed}", f"8{seed}.00", 100) for seed in range(3)),
         ("test", "mean of 3", "81.00 ± 1.00", ""),
         ("digits", "mean of 1", "25.00", ""),
         ("paper", "Table 2, JFT", "99.50 ± 0.06", ""),
@@ -244,17 +241,15 @@ def test_further_test_sets_are_scored_with_the_same_weights(digits, tmp_path, ra
 
 
 def test_results_of_a_model_on_a_data_set():
+    table_2 = [("JFT-300M", "99.42 ± 0.03"), ("ImageNet-21k", "99.15 ± 0.03")]
+    table_5 = [("ImageNet", "97.86"), ("ImageNet-21k", "99.16"), ("JFT-300M", "99.38")]
     assert sweep.published_results("ViT-L/16", "cifar10") == [
-        ("Table 2, JFT-300M", "99.42 ± 0.03"),
-        ("Table 2, ImageNet-21k", "99.15 ± 0.03"),
-        ("Table 5, ImageNet", "97.86"),
-        ("Table 5, ImageNet-21k", "99.16"),
-        ("Table 5, JFT-300M", "99.38"),
+        *((f"Table 2, {data_set}", result) for data_set, result in table_2),
+        *((f"Table 5, {data_set}", result) for data_set, result in table_5),
     ]
-    assert sweep.published_results("R50+ViT-L/16", "oxford_iiit_pet") == [
-        ("Table 6, JFT-300M, 7 epochs", "97.03"),
-        ("Table 6, JFT-300M, 14 epochs", "97.36"),
-    ]
+    hybrid = sweep.published_results("R50+ViT-L/16", "oxford_iiit_pet")
+    epochs = {7: "97.03", 14: "97.36"}.items()
+    assert hybrid == [(f"Table 6, JFT-300M, {number} epochs", each) for number, each in epochs]
 
 
 def test_development_splits():

@@ -191,15 +191,10 @@ LINEAR = {"base_lr": 8e-4, "total_steps": 517_822, "warmup_steps": 10_000, "deca
 
 
 def test_rate():
-    for arguments, step, rate in (
-        (COSINE, 0, 0.0),
-        (COSINE, 1, 6e-5),
-        (COSINE, 5_000, 0.0262276612),
-        (COSINE, 20_000, 0.0),
-        (COSINE, 30_000, 0.0),
-        (LINEAR | {"end_lr": 1e-5}, 5_000, 4e-4),
-        (LINEAR | {"end_lr": 1e-5}, 263_911, 4.05e-4),
-        (LINEAR | {"end_lr": 1e-5}, 517_822, 1e-5),
-        ({"base_lr": 0.1, "total_steps": 10}, 0, 0.1),
+    for arguments, rates in (
+        (COSINE, {0: 0.0, 1: 6e-5, 5_000: 0.0262276612, 20_000: 0.0, 30_000: 0.0}),
+        (LINEAR | {"end_lr": 1e-5}, {5_000: 4e-4, 263_911: 4.05e-4, 517_822: 1e-5}),
+        ({"base_lr": 0.1, "total_steps": 10}, {0: 0.1}),
     ):
-        assert float(WarmupDecay(**arguments)(step)) == pytest.approx(rate, rel=1e-6, abs=1e-9)
+        found = {step: float(WarmupDecay(**arguments)(step)) for step in rates}
+        assert found == pytest.approx(rates, rel=1e-6, abs=1e-9)

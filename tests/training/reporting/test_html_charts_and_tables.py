@@ -46,21 +46,13 @@ def report(tmp_path):
     metrics = tmp_path / "metrics.csv"
     metrics.write_text("step,loss,eval_loss,eval_top1\n10,2.5,,\n20,1.25,1.5,0.75\n")
     image = np.full((8, 8, 3), (200, 100, 0))
-    page = report_html(
-        title="cats & <dogs>",
-        subtitle="of /a/b",
-        series=read_metrics(metrics),
-        tiles={"top-1 accuracy": "75.00 %"},
-        config='{"seed": 0}',
-        confusion=np.array([[3, 1, 0], [0, 4, 0], [2, 0, 0]]),
-        names=["cat", "<dog>", "a <very> long name"],
-        examples=[
-            (image, 0, 1, np.eye(2)[[1]].repeat(4, 1).repeat(8, 0)),
-            (image[..., :1], 1, 1, None),
-        ],
-        files=["hub/", "my model.tflite"],
-    )
-    write_text(tmp_path / "report.html", page)
+    shown = {"title": "cats & <dogs>", "subtitle": "of /a/b", "config": '{"seed": 0}'}
+    shown |= {"series": read_metrics(metrics), "tiles": {"top-1 accuracy": "75.00 %"}}
+    shown |= {"names": ["cat", "<dog>", "a <very> long name"], "files": ["hub/", "my model.tflite"]}
+    shown["confusion"] = np.array([[3, 1, 0], [0, 4, 0], [2, 0, 0]])
+    attention = np.eye(2)[[1]].repeat(4, 1).repeat(8, 0)
+    shown["examples"] = [(image, 0, 1, attention), (image[..., :1], 1, 1, None)]
+    write_text(tmp_path / "report.html", report_html(**shown))
     ranked = {"classes": [0, 1], "names": ["cat", "a very long name" * 9], "id": "/a/b/c.png"}
     found = Prediction(**ranked, probabilities=[0.9998, 2e-4], image=np.uint8(image))
     write_text(tmp_path / "photos.html", predictions_html("m", [found]))

@@ -49,12 +49,9 @@ def test_evaluations_before_other_data_was_accepted_are_not_of_the_model():
     }
     config = {"data": {"accepted_after": 10}, "hand_over": "best", "total_steps": 30}
     config["early_stopping"] = {"metric": "eval_top1"}
-    assert collect_run_results._tiles(series, config) == {
-        "top-1 accuracy": "20.00 %",
-        "images evaluated": "20",
-        "last top-1 accuracy, at step 30": "10.00 %",
-        "steps": "30 of 30",
-    }
+    tiles = {"top-1 accuracy": "20.00 %", "last top-1 accuracy, at step 30": "10.00 %"}
+    tiles |= {"images evaluated": "20", "steps": "30 of 30"}
+    assert collect_run_results._tiles(series, config) == tiles
 
 
 def test_labels_of_a_page_are_outputs_of_the_model(bird_model, tmp_path):
@@ -73,10 +70,9 @@ def test_images_of_several_labels_are_left_out(tiny, tmp_path):
     rng = np.random.default_rng(0)
     classes = tfds.features.Sequence(tfds.features.ClassLabel(names=["crow", "owl"]))
     features = {"image": tfds.features.Image(shape=(16, 16, 3)), "label": classes}
-    examples = [
-        (key, {"image": rng.integers(0, 255, (16, 16, 3)).astype("uint8"), "label": row})
-        for key, row in enumerate([[0], [1], [0, 1], [], [1]])
-    ]
+    images = rng.integers(0, 255, (5, 16, 16, 3)).astype("uint8")
+    rows = zip(images, ([0], [1], [0, 1], [], [1]), strict=True)
+    examples = [(key, {"image": image, "label": row}) for key, (image, row) in enumerate(rows)]
     splits = dict.fromkeys(("train", "test"), examples)
     features = tfds.features.FeaturesDict(features)
     store = tfds.dataset_builders.store_as_tfds_dataset
@@ -96,16 +92,9 @@ def test_half_a_row_at_the_end_is_passed_over_and_other_damage_named(tmp_path):
         file.write_bytes(good + rest)
         expected = {"loss": [(10, 0.5), (20, 0.25)], "eval_top1": [(20, 0.75)]}
         assert read_metrics(file) == expected, rest
-    for old, new in (
-        (b"step", b"steps"),
-        (b"20", b"x"),
-        (b"0.25", b"one"),
-        (b"0.5,", b""),
-        (b"0.5,", b"0.5,1,1"),
-        (b"0.5", b"\0"),
-        (b"0.5", b"\xff"),
-        (b"0.5", b"1" * 200_000 + b"x"),
-    ):
+    rates = [(b"0.5", new) for new in (b"\0", b"\xff", b"1" * 200_000 + b"x")]
+    cells = [(b"step", b"steps"), (b"20", b"x"), (b"0.25", b"one"), (b"0.5,", b"")]
+    for old, new in (*cells, (b"0.5,", b"0.5,1,1"), *rates):
         file.write_bytes(good.replace(old, new))
         with pytest.raises(ValueError, match=r"metrics\.csv is damaged after \d rows: "):
             read_metrics(file)

@@ -11,8 +11,7 @@ from tests.training.runs import finish
 jax = pytest.importorskip("jax", reason="make test-jax installs it")
 from keras_vit.training.engine import jax as engine  # noqa: E402
 
-TRAINING = pathlib.Path(__file__).parents[2]
-PROCESSES = TRAINING / "processes"
+PROCESSES = pathlib.Path(__file__).parents[2] / "processes"
 
 
 @pytest.fixture
@@ -107,7 +106,7 @@ def test_keras_s_own_loop_trains_our_models_inside_its_distribution(said):
 
 
 def test_golden_trajectories(launch, jax_environment):
-    test = TRAINING / "loop" / "test_golden_trajectories.py"
+    test = PROCESSES.with_name("loop") / "test_golden_trajectories.py"
     process = launch("-m", "pytest", "-p", "no:xdist", test, environment=jax_environment())
     assert "2 passed" in finish(process)
 
@@ -117,26 +116,19 @@ def test_which_weights_move_and_how_far(launch, jax_environment, tmp_path):
 
 
 @pytest.mark.long
-def test_frozen_weights_and_factors_go_from_one_engine_to_the_other(
-    launch, jax_environment, tmp_path
-):
+def test_frozen_weights_and_factors_go_between_engines(launch, jax_environment, tmp_path):
     saved = []
     for name, environment in (("tensorflow", {}), ("jax", jax_environment()), ("again", {})):
         (tmp_path / name).mkdir()
-        process = launch(
-            PROCESSES / "transfer.py", tmp_path / name, *saved, environment=environment
-        )
-        finish(process)
+        words = [PROCESSES / "transfer.py", tmp_path / name, *saved]
+        finish(launch(*words, environment=environment))
         saved = [tmp_path / name]
 
 
 def test_engines_start_from_the_same_weights_and_agree(launch, tmp_path, data_dir):
     script, backends = PROCESSES / "start_weights.py", ("tensorflow", "jax")
-    processes = [
-        launch(script, tmp_path / name, data_dir, environment={"KERAS_BACKEND": name})
-        for name in backends
-    ]
-    finish(*processes)
+    places = {name: (script, tmp_path / name, data_dir) for name in backends}
+    finish(*(launch(*places[name], environment={"KERAS_BACKEND": name}) for name in backends))
     ours, other = (np.load(tmp_path / name / "start.npz") for name in backends)
     assert ours.files == other.files
     for name in ours.files:

@@ -48,9 +48,8 @@ def test_the_partitioner_gathers_each_weight_once_and_moves_no_activations(launc
 @pytest.mark.long
 def test_meshes_and_processes_agree(all_alike, jax_environment):
     (coordinator,) = new_addresses(1)
-    joined = [
-        (("2x4", "--", coordinator, 2, index), jax_environment(4) | LOGGING) for index in (0, 1)
-    ]
+    environment = jax_environment(4) | LOGGING
+    joined = [(("2x4", "--", coordinator, 2, index), environment) for index in (0, 1)]
     log = all_alike(("8x1", "1x8", "2x4"), jax_environment(8) | LOGGING, "2x4", joined)
     assert "rematerialization" not in log
 
@@ -59,8 +58,7 @@ def test_meshes_and_processes_agree(all_alike, jax_environment):
 @pytest.mark.parametrize("task", ["classifier", "masked"])
 def test_a_run_goes_on_on_meshes_and_processes(task, take_the_tour, unoptimized):
     (coordinator,) = new_addresses(1)
-    sharded = {"strategy": "sharded"}
-    changes = sharded | {"mesh": {"fsdp": 2}}
+    sharded, changes = {"strategy": "sharded"}, {"strategy": "sharded", "mesh": {"fsdp": 2}}
     jobs = [{"coordinator": coordinator, "count": 2, "index": index} for index in range(2)]
     processes = [(changes | {"processes": job}, unoptimized(1)) for job in jobs]
     take_the_tour(task, sharded, processes, unoptimized(2))
@@ -72,13 +70,10 @@ def start(launch, train_command, jax_environment):
     def run(workdir, *own):
         options = [STEPS, "--config.strategy=sharded", "--config.processes.count=2"]
         options.append(f"--config.processes.coordinator={new_addresses(1)[0]}")
-        return [
-            launch(
-                *train_command(workdir, *options, f"--config.processes.index={index}", *more),
-                environment=jax_environment(4),
-            )
-            for index, more in enumerate(own or ([], []))
-        ]
+        options = [[*options, f"--config.processes.index={index}"] for index in (0, 1)]
+        words = [[*both, *more] for both, more in zip(options, own or ([], []), strict=True)]
+        environment = jax_environment(4)
+        return [launch(*train_command(workdir, *each), environment=environment) for each in words]
 
     return run
 

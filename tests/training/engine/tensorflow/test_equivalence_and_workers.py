@@ -47,9 +47,8 @@ def start(launch, cluster, train_command):
 
     def run(workdir, *own):
         options = ["--config.strategy=multiworker", "--config.accumulation_steps=2", STEPS]
-        return [
-            launch(*train_command(workdir, *options, *more), environment=environment)
-            for environment, more in zip(cluster(2), own or ([], []), strict=True)
-        ]
+        words = [train_command(workdir, *options, *more) for more in own or ([], [])]
+        workers = zip(words, cluster(2), strict=True)
+        return [launch(*each, environment=environment) for each, environment in workers]
 
     return run

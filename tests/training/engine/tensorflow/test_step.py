@@ -123,17 +123,15 @@ def test_images_are_prepared_on_the_device():
 def test_running_statistics_are_refused():
     inputs = keras.Input((16, 16, 3))
     x = keras.layers.BatchNormalization()(inputs)
+    model = keras.Model(inputs, keras.layers.Dense(5)(keras.layers.Flatten()(x)))
     with pytest.raises(ValueError, match="moving_mean"):
-        small_engine(
-            lambda _: keras.Model(inputs, keras.layers.Dense(5)(keras.layers.Flatten()(x)))
-        )
+        small_engine(lambda _: model)
 
 
 def test_a_replica_gets_its_part_of_a_batch_of_a_size_that_its_graph_knows():
     context = types.SimpleNamespace(num_input_pipelines=1, input_pipeline_id=0)
-    strategy = types.SimpleNamespace(
-        num_replicas_in_sync=2, distribute_datasets_from_function=lambda make: make(context)
-    )
+    strategy = types.SimpleNamespace(num_replicas_in_sync=2)
+    strategy.distribute_datasets_from_function = lambda make: make(context)
     engine = types.SimpleNamespace(strategy=strategy)
     whole = tf.data.Dataset.range(8).batch(4, drop_remainder=True)
     found = TensorFlowEngine._distribute(engine, lambda *_: whole)

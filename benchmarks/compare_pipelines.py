@@ -24,10 +24,10 @@ from benchmarks.harness.report import machine, show
 from keras_vit.training.command_line.options import CommandParser
 from keras_vit.training.data import open_dataset
 from keras_vit.training.data.order import example_order
+from keras_vit.training.data.preprocessing.geometry import cut, inception_crop
 from keras_vit.training.data.preprocessing.parse_operations import operation_seed
-from keras_vit.training.data.preprocessing.resizing_and_cropping import cut, inception_crop
+from keras_vit.training.data.sets.prepare_datasets import prepare_photos
 from keras_vit.training.data.tf_data_batches import eval_dataset, train_dataset
-from keras_vit.training.data.write_prepared_datasets import prepare_photos
 from keras_vit.training.errors import UsageError
 
 WARM_UP_BATCHES = 3

@@ -23,7 +23,7 @@ from benchmarks.harness.options import add_shared
 from benchmarks.harness.report import machine
 from keras_vit.export.verification.subprocesses import peak_memory
 from keras_vit.training.command_line.options import CommandParser
-from keras_vit.training.data import tfds_folder, write_prepared_datasets
+from keras_vit.training.data.sets import prepare_datasets, tfds_folder
 from keras_vit.training.errors import TrainingError
 from keras_vit.training.io.quiet_start import import_tensorflow
 from keras_vit.training.reporting.metrics_csv import metric_rows
@@ -162,7 +162,7 @@ def _write(data_dir, train, validation, classes, shards):
     import tensorflow_datasets as tfds
     from PIL import Image
 
-    if tfds_folder.find(NAME, write_prepared_datasets.VERSION, data_dir):
+    if tfds_folder.find(NAME, prepare_datasets.VERSION, data_dir):
         return
     features = {
         "image": tfds.features.Image(shape=(SIDE, SIDE, 3), encoding_format="jpeg"),
@@ -186,4 +186,4 @@ def _write(data_dir, train, validation, classes, shards):
 
     # The pictures of the validation images are their own.
     splits = {"train": examples(train, 0), "validation": examples(validation, _PICTURES)}
-    write_prepared_datasets.write(NAME, data_dir, features, splits, "Planted classes.", shards)
+    prepare_datasets.write(NAME, data_dir, features, splits, "Planted classes.", shards)

@@ -9,8 +9,8 @@ import numpy as np
 
 from keras_vit.training.data import open_dataset
 from keras_vit.training.data.preprocessing.preprocess import read_images
+from keras_vit.training.data.skip_unreadable import SkipCounter
 from keras_vit.training.data.tf_data_batches import plain_dataset
-from keras_vit.training.data.unreadable_examples import SkipCounter
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators.classification import class_order
 from keras_vit.training.evaluators.load_keras_model import resizing

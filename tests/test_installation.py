@@ -66,7 +66,7 @@ assert training is keras_vit.training and export is keras_vit.export
 from training import data
 assert data is keras_vit.training.data and training.train is keras_vit.training.train
 try:
-    import training.data.splits
+    import training.data.sets.splits
 except ImportError as error:
     print(error)"""
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}

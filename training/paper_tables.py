@@ -1,8 +1,8 @@
 """The paper's tables as data: recipes (Tables 3 and 4) and results (Tables 2, 5, 6, 8 and 9).
 
 Accuracies are in percent unless said otherwise. What a table does not give (its "-" and "—") is
-absent. Data sets go by the names of `training.data.known_datasets`, VTAB's tasks by the paper's.
-Table 1 is `keras_vit.variants`.
+absent. Data sets go by the names of `training.data.sets.known_datasets`, VTAB's tasks by the
+paper's. Table 1 is `keras_vit.variants`.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .data.known_datasets import TASKS
+from .data.sets.vtab import TASKS
 
 # The data sets of pre-training, and the numbers of their images (section 4.1).
 UPSTREAM = {"jft": "JFT-300M", "imagenet21k": "ImageNet-21k", "imagenet2012": "ImageNet"}

@@ -18,8 +18,9 @@ from keras_vit.export.verification.runtimes import open_hub
 from keras_vit.prepare_photos import read_photo
 from keras_vit.training import data
 from keras_vit.training.config import schema
-from keras_vit.training.data import records, splits, tfds_folder, write_prepared_datasets
+from keras_vit.training.data import records
 from keras_vit.training.data.preprocessing.preprocess import Preprocess, read_images
+from keras_vit.training.data.sets import prepare_datasets, splits, tfds_folder
 from keras_vit.training.engine import checkpoints
 from keras_vit.training.engine.tensorflow import read_cluster
 from keras_vit.training.evaluators import exported_files, few_shot, load_keras_model
@@ -209,7 +210,7 @@ def test_images(kind, attack_file, tmp_path):
 
 
 def test_data_sets(attack_file, tmp_path):
-    write_prepared_datasets.prepare_digits(tmp_path)
+    prepare_datasets.prepare_digits(tmp_path)
     (info,) = tmp_path.rglob("dataset_info.json")
     attack_file(info.name, 200, info, lambda file: tfds_folder.read_info(file.parent))
     labels = info.with_name("label.labels.txt")

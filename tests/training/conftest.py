@@ -82,10 +82,10 @@ def photos(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def data_dir(tmp_path_factory):
-    from keras_vit.training.data import write_prepared_datasets
+    from keras_vit.training.data.sets import prepare_datasets
 
     folder = tmp_path_factory.mktemp("data")
-    write_prepared_datasets.prepare_digits(folder)
+    prepare_datasets.prepare_digits(folder)
     return str(folder)
 
 

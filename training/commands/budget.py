@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from .. import paper_tables
 from ..command_line.options import CommandParser, above_0, list_of
-from ..data import known_datasets
+from ..data.sets import known_datasets
 from ..io.printed_table import Table
 from ..io.quiet_start import import_tensorflow
 

@@ -5,10 +5,11 @@ import contextlib
 from collections import Counter
 
 from ..command_line.options import CommandParser, at_least_1
-from ..data import open_dataset, tfds_folder
-from ..data.known_datasets import DATASETS
-from ..data.splits import HELD_OUT_FIFTH
-from ..data.write_prepared_datasets import prepare, prepare_photos
+from ..data import open_dataset
+from ..data.sets import tfds_folder
+from ..data.sets.known_datasets import DATASETS
+from ..data.sets.prepare_datasets import prepare, prepare_photos
+from ..data.sets.splits import HELD_OUT_FIFTH
 from ..errors import UsageError, first_line
 from ..io.image_listing import spread
 from ..io.printed_table import Table

@@ -24,7 +24,7 @@ from .. import data
 from ..command_line.data_of_run import own_split
 from ..command_line.options import CommandParser
 from ..data.opened_dataset import warn_of_trained
-from ..data.tfds_folder import NotPreparedError
+from ..data.sets.tfds_folder import NotPreparedError
 from ..errors import UsageError
 from ..evaluators.load_keras_model import runs_behind
 from ..io.atomic import write_text

@@ -31,7 +31,7 @@ from keras_vit.checkpoints.model_source import model_source
 
 from ..command_line.data_of_run import own_data, own_split
 from ..command_line.options import CommandParser, at_least_0, at_least_1
-from ..data.photo_sets import photo_path
+from ..data.sets.photo_sets import photo_path
 from ..errors import TrainingError, UsageError
 from ..io.atomic import write_text
 from ..io.image_listing import EXTENSIONS, list_images

@@ -19,8 +19,8 @@ from ..command_line.options import CommandParser, above_0, at_least_1, list_of, 
 from ..config.overrides import config_of, refuse_chosen
 from ..configs import finetune
 from ..data import open_dataset
-from ..data.known_datasets import TASKS
-from ..data.tfds_folder import NotPreparedError
+from ..data.sets.tfds_folder import NotPreparedError
+from ..data.sets.vtab import TASKS
 from ..errors import UsageError
 from ..io.quiet_start import import_tensorflow
 from ..paper_tables import TABLE_4

@@ -23,7 +23,8 @@ from ml_collections import ConfigDict
 from keras_vit.training import paper_tables
 from keras_vit.training.config import default_config
 from keras_vit.training.configs import parse_argument
-from keras_vit.training.data.known_datasets import TASKS, full_name
+from keras_vit.training.data.sets.known_datasets import full_name
+from keras_vit.training.data.sets.vtab import TASKS
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators.load_keras_model import saved_arguments, without_model
 from keras_vit.training.io.paths import any_path

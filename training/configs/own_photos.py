@@ -24,7 +24,7 @@ from keras_vit.checkpoints.published_weights import published
 from keras_vit.training import paper_tables
 from keras_vit.training.config import default_config
 from keras_vit.training.configs import finetune, parse_options
-from keras_vit.training.data.splits import HELD_OUT_FIFTH
+from keras_vit.training.data.sets.splits import HELD_OUT_FIFTH
 from keras_vit.training.io.paths import absolute_path, read_path
 
 HELD_OUT = ("test", "validation", "valid", "val", "dev")

@@ -25,21 +25,21 @@ def keep_decoded(
 ) -> tuple[Callable, Callable[[tf.Tensor], tf.Tensor]]:
     """Returns `load` of decoded images, each read once, and whether an index is in memory.
 
-    `load` maps an int64 index, and a function that reads its record, to (image, labels). Raises
+    `load` maps an int64 index, and a function that reads its record, to the example. Raises
     `UsageError` if the decoded images do not fit into memory.
     """
     record = split.reader.record
 
     def decoded(index, read):
-        image, labels = load(index, read)
-        return decode(image), labels["label"]
+        example = load(index, read)
+        return example | {"image": decode(example["image"])}
 
     indices = np.linspace(0, split.num_examples - 1, _SAMPLE).astype(np.int64)
     sample = tf.data.Dataset.from_tensor_slices(indices).map(
         as_it_stands(lambda index: decoded(index, lambda: record(index)))
     )
     _check_fits(sample, split.num_examples)
-    # Heights and widths may be None.
+    # Sizes may be None.
     specs = sample.element_spec
     unread = tf.constant([""] * len(specs))
     table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.string, unread)
@@ -49,18 +49,17 @@ def keep_decoded(
 
         def first():
             loaded = decoded(index, read)
-            content = tf.stack([tf.io.serialize_tensor(part) for part in loaded])
+            content = tf.stack([tf.io.serialize_tensor(loaded[key]) for key in specs])
             with tf.control_dependencies([table.insert(index, content)]):
-                return tuple(map(tf.identity, loaded))
+                return tf.nest.map_structure(tf.identity, loaded)
 
         def again():
-            return tuple(
-                tf.ensure_shape(tf.io.parse_tensor(kept[place], spec.dtype), spec.shape)
-                for place, spec in enumerate(specs)
-            )
+            return {
+                key: tf.ensure_shape(tf.io.parse_tensor(kept[place], spec.dtype), spec.shape)
+                for place, (key, spec) in enumerate(specs.items())
+            }
 
-        image, label = tf.cond(tf.strings.length(kept[0]) == 0, first, again)
-        return image, {"label": label}
+        return tf.cond(tf.strings.length(kept[0]) == 0, first, again)
 
     return from_memory, lambda index: tf.strings.length(table.lookup(index)[0]) > 0
 
@@ -68,7 +67,7 @@ def keep_decoded(
 def _check_fits(sample, num_examples):
     """Raises `UsageError` if all images, by the size of a sample, do not fit into memory."""
     free = free_memory()
-    found = [image.size for image, _ in sample.ignore_errors().as_numpy_iterator()]
+    found = [each["image"].size for each in sample.ignore_errors().as_numpy_iterator()]
     wanted = float(np.mean(found)) * num_examples if found else 0.0
     if wanted > _PART * free:
         raise UsageError(

@@ -1,9 +1,9 @@
 """Data sets, opened once: `open` finds one on disk and returns a split of it.
 
-    cifar10, imagenet2012, digits, …   a row of the table, `training.data.known_datasets`
+    cifar10, imagenet2012, digits, …   a row of the table, `training.data.sets.known_datasets`
     vtab/clevr_count, …                one of VTAB's 19 tasks
     tfds:name/config:version           anything TFDS has prepared, private builders included
-    folder:/path, csv:/file.csv        photos of one's own, `training.data.photo_sets`
+    folder:/path, csv:/file.csv        photos of one's own, `training.data.sets.photo_sets`
 
 What is opened here travels on as an object: nothing below a command takes the name of a data set.
 Opening imports no TensorFlow, so that missing data is reported at once: what needs it is imported
@@ -26,15 +26,15 @@ from keras_vit.imagenet_classes import imagenet_classes
 
 from ..errors import TrainingError, UsageError
 from ..io.paths import is_remote, size_and_time
-from . import fingerprint, known_datasets, photo_sets, splits, tfds_folder
-from .known_datasets import DatasetSpec, full_name
+from .sets import fingerprint, known_datasets, photo_sets, splits, tfds_folder
+from .sets.known_datasets import DatasetSpec, full_name
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
     from .preprocessing.preprocess import Preprocess
     from .records import Reader
-    from .unreadable_examples import SkipCounter
+    from .skip_unreadable import SkipCounter
 
 logger = logging.getLogger("keras_vit")
 
@@ -73,9 +73,9 @@ def open_dataset(
         return Dataset(spec, photos.root, photos=photos)
     spec = known_datasets.row(name)
     if spec.obtain == "embedded" and prepare:
-        from . import write_prepared_datasets
+        from .sets import prepare_datasets
 
-        write_prepared_datasets.prepare_digits(data_dir)
+        prepare_datasets.prepare_digits(data_dir)
     spec, place, info = tfds_folder.read(spec, data_dir)
     return Dataset(spec, place, info=info)
 
@@ -255,7 +255,7 @@ class Split:
 
     @functools.cached_property
     def fingerprint(self) -> dict[str, Any]:
-        """Identifies its examples, see `training.data.fingerprint`."""
+        """Identifies its examples, see `training.data.sets.fingerprint`."""
         return self.reader.fingerprint()
 
     @property
@@ -269,7 +269,7 @@ class Split:
 
         None for what TFDS prepared, of which every example has to be read.
         """
-        from .unreadable_examples import SkipCounter
+        from .skip_unreadable import SkipCounter
 
         return SkipCounter(named=True) if self.photos else None
 

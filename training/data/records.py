@@ -28,11 +28,11 @@ from ..io.atomic import atomic_file
 from ..io.paths import any_path, cache_folder, is_remote, size_and_time
 from ..io.progress_bar import track
 from ..io.remote_stores import local_file
-from . import fingerprint, vtab_labels
-from .known_datasets import DatasetSpec
-from .photo_sets import photo_path
-from .splits import Photo, Range
-from .tfds_folder import ARRAY_RECORD
+from .sets import fingerprint, vtab_labels
+from .sets.known_datasets import DatasetSpec
+from .sets.photo_sets import photo_path
+from .sets.splits import Photo, Range
+from .sets.tfds_folder import ARRAY_RECORD
 from .traced_functions import as_it_stands
 
 # A record is its length (8 bytes), a checksum (4), the data and another checksum (4).
@@ -57,7 +57,7 @@ class Reader(NamedTuple):
         record: maps an int64 index to the example's bytes as stored.
         parse: maps a record and its index to what `Split.read` returns.
         example_id: maps an index to its id in Python, as TFDS's `add_tfds_id` writes it.
-        fingerprint: returns what identifies the examples, see `training.data.fingerprint`.
+        fingerprint: returns what identifies the examples, see `training.data.sets.fingerprint`.
         stream: maps sorted indices, int64 (n,), to a dataset of their records, which reads
             neighbors at once; None where they are best read one by one.
         remote: whether the files are in a store, which answers slowly, but many at a time.

@@ -11,10 +11,10 @@ from ml_collections import ConfigDict
 
 from ..errors import UsageError
 from ..tasks import task_of
-from .known_datasets import full_name
 from .opened_dataset import Dataset, open_dataset
+from .sets.known_datasets import full_name
+from .skip_unreadable import ATTEMPTS, SkipCounter, counter_for
 from .tf_data_batches import batch_operations, eval_dataset, refuse_mixup, train_dataset
-from .unreadable_examples import ATTEMPTS, SkipCounter, counter_for
 
 logger = logging.getLogger("keras_vit")
 
@@ -69,6 +69,7 @@ class RunData:
         config = self._config
         settings = {name: config[name] for name in ("batch_size", "seed", "mixup_p", "cache")}
         settings |= {"start_step": start_step, "skip_counter": self.skip_counter, **changes}
+        settings["task"] = self._task
         return functools.partial(train_dataset, self.train, self.preprocess, **settings)
 
     @functools.cached_property
@@ -113,6 +114,7 @@ class RunData:
     def eval_batches(self, workers: int, worker: int) -> tf.data.Dataset:
         """Returns one pass of a worker over `config.eval_split`."""
         settings = {"batch_size": self._config.eval_batch_size, "skip_counter": self.skip_counter}
+        settings["task"] = self._task
         split = self.dataset.split(self._config.eval_split)
         return eval_dataset(split, self.eval_preprocess, workers, worker, **settings)
 

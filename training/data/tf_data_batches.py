@@ -6,7 +6,6 @@ therefore determines the example, its crop and its augmentation, whatever the nu
 workers, and a run starts at any step without reading what it skips.
 """
 
-import functools
 import os
 from collections.abc import Callable
 from typing import Any
@@ -15,14 +14,15 @@ import numpy as np
 import tensorflow as tf
 
 from ..errors import UsageError
+from ..tasks import COUNTED, TASKS, Task
+from ..tasks.classification import encode_classes
 from .decoded_image_cache import keep_decoded
 from .opened_dataset import Split, open
 from .order import example_order
-from .preprocessing.flips_labels_and_mixup import one_hot
 from .preprocessing.parse_operations import Operation, parse
 from .preprocessing.preprocess import Preprocess
+from .skip_unreadable import SkipCounter, counter_for, load_or_blank, load_or_next
 from .traced_functions import as_it_stands, require
-from .unreadable_examples import SkipCounter, counter_for, load_or_blank, load_or_next
 
 _FOREVER = 2**62
 # So many cores decode about as many images as one thread copies into batches.
@@ -56,13 +56,15 @@ def train_dataset(
     mixup_p: float = 0.0,
     skip_counter: SkipCounter | None = None,
     cache: bool = False,
+    task: Task = TASKS[0],
 ) -> tf.data.Dataset:
     """Returns the infinite training data of this worker.
 
     Element k is this worker's share of the global batch of step `start_step + k`:
-    `{"image": float32 (batch_size // num_input_pipelines, height, width, channels), "label":
-    float32 (…, num_classes)}`. The shares of all workers, in the order of their ids, are the
-    global batch. Every epoch visits every example once, in an order of its own.
+    `{"image": float32 (batch_size // num_input_pipelines, height, width, channels)}` and what else
+    the task encodes: of classification "label", float32 (…, num_classes). The shares of all
+    workers, in the order of their ids, are the global batch. Every epoch visits every example
+    once, in an order of its own.
 
     Args:
         split: to train on.
@@ -76,6 +78,7 @@ def train_dataset(
         skip_counter: lets the next example stand in for an unreadable one, and counts that; None
             raises its error.
         cache: whether decoded images stay in memory, see `training.data.decoded_image_cache`.
+        task: encodes the examples.
 
     Raises:
         ValueError: for arguments that do not fit together, or damaged files.
@@ -83,10 +86,13 @@ def train_dataset(
     """
     share = _share(batch_size, num_input_pipelines, input_pipeline_id)
     on_batches = batch_operations(preprocess, mixup_p)
-    load, is_kept = _loader(split, preprocess), lambda _: tf.constant(False)
+    reader, is_kept = split.reader, lambda _: tf.constant(False)
+
+    def load(index, read):
+        return reader.parse(read(), index)
+
     if cache:
         load, is_kept = keep_decoded(load, split, preprocess.decoded)
-    reader = split.reader
 
     def example(position, index, record=_UNREAD):
         def prepare(one):
@@ -96,12 +102,12 @@ def train_dataset(
                 is_read = (one == index) & (record != _UNREAD)
                 return tf.cond(is_read, lambda: record, lambda: reader.record(one))
 
-            image, labels = load(one, read)
-            return {"image": preprocess(image, _seed(seed, position)), "label": labels["label"]}
+            found = preprocess.example(load(one, read), _seed(seed, position))
+            return task.encode(found, split.dataset.num_classes)
 
         if skip_counter:
-            return _labeled(split, load_or_next(prepare, index, split, skip_counter))
-        return _labeled(split, prepare(index))
+            return _known(split, load_or_next(prepare, index, split, skip_counter))
+        return _known(split, prepare(index))
 
     # With mixup, each image is blended with the one before it in the global batch. That of a
     # share's first image belongs to another worker, so this worker reads it as well.
@@ -128,24 +134,26 @@ def eval_dataset(
     *,
     batch_size: int,
     skip_counter: SkipCounter | None = None,
+    task: Task = TASKS[0],
 ) -> tf.data.Dataset:
     """Returns one pass over a split in its stored order, in batches of one static shape.
 
-    Elements are `{"image": (batch_size // num_input_pipelines, height, width, channels),
-    "label": float32 (…, num_classes), "mask": float32 (…,)}`. The last batch is padded with
-    zeros; the mask is 0 there, on images without any label (ReaL) and, with
-    `skip_counter`, on unreadable ones, so its sum is the number of images to divide by.
-    Every worker yields the same number of batches.
+    Elements are those of `train_dataset` and `COUNTED`, float32 (…,). The last batch is padded with
+    zeros; `COUNTED` is 0 there, on images that the task does not count, as those without any label
+    (ReaL) and, with `skip_counter`, on unreadable ones, so its sum is the number of images to
+    divide by. Every worker yields the same number of batches.
 
     Random operations draw from fixed seeds. Args and Raises: as `train_dataset`.
     """
     share = _share(batch_size, num_input_pipelines, input_pipeline_id)
     refuse_mixup(preprocess, "in evaluation")
-    load, reader = _loader(split, preprocess), split.reader
+    reader = split.reader
 
     def prepare(index, *record):
-        image, labels = load(index, lambda: record[0] if record else reader.record(index))
-        return {"image": preprocess(image, _seed(0, index)), **labels}
+        found = reader.parse(record[0] if record else reader.record(index), index)
+        found = preprocess.example(found, _seed(0, index))
+        found = task.encode(found, split.dataset.num_classes)
+        return {**found, COUNTED: tf.cast(task.counts(found), tf.float32)}
 
     indices = np.arange(split.num_examples)
     places = indices % batch_size
@@ -155,17 +163,11 @@ def eval_dataset(
         dataset = tf.data.Dataset.zip(dataset, reader.stream(indices))
     dataset, blank = _walk(split, dataset, prepare, skip_counter)
 
-    def masked(batch):
-        batch = _labeled(split, batch)
-        # Padding and what cannot be read have no label either.
-        labeled = tf.reduce_any(batch["label"] > 0, axis=-1)
-        return {**batch, "mask": tf.cast(labeled, tf.float32)}
-
     dataset = dataset.concatenate(tf.data.Dataset.from_tensors(blank).repeat(len(share)))
     dataset = dataset.map(as_it_stands(lambda _, example: example))
     batches = -(-split.num_examples // batch_size)
     dataset = _batch(dataset, len(share), preprocess).take(batches)
-    return _finish(_map(dataset, masked))
+    return _finish(_map(dataset, lambda batch: _known(split, batch)))
 
 
 def plain_dataset(
@@ -193,14 +195,13 @@ def plain_dataset(
             label outside of the classes.
     """
     refuse_mixup(preprocess, "outside training")
-    encode = _encoder(split, preprocess)
 
     def load(index):
-        example = split.read(index)
-        label = example["label"]
-        if preprocess.label_operations or one_hot or label.shape.rank == 1:
-            label = encode(label)
-        found = {"image": preprocess(example["image"], _seed(0, index)), "label": label}
+        example = preprocess.example(split.read(index), _seed(0, index))
+        found = {key: example[key] for key in ("image", "label")}
+        label = found["label"]
+        if label.dtype.is_integer and (one_hot or label.shape.rank == 1):
+            found["label"] = encode_classes(label, split.dataset.num_classes)
         if with_ids:
             of = tf.numpy_function(lambda one: split.example_id(int(one)), [index], tf.string)
             found["id"] = tf.ensure_shape(of, [])
@@ -210,8 +211,7 @@ def plain_dataset(
     dataset, _ = _walk(split, indices, load, skip_counter)
     if skip_counter:
         dataset = dataset.filter(as_it_stands(lambda is_read, _: is_read))
-    labeled = functools.partial(_labeled, split, of_any_length=True)
-    dataset = dataset.map(as_it_stands(lambda _, example: labeled(example)))
+    dataset = dataset.map(as_it_stands(lambda _, example: _known(split, example)))
     if batch_size:
         dataset = dataset.batch(batch_size)
     return dataset.prefetch(tf.data.AUTOTUNE)
@@ -272,44 +272,19 @@ def refuse_mixup(preprocess: Preprocess, where: str) -> None:
         raise ValueError(f"Expected no mixup {where}. Received: {preprocess.text!r}.")
 
 
-def _encoder(split, preprocess):
-    """Returns a function from a label as stored to its encoding, float32 (num_classes,)."""
-    encoders = [op.apply for op in preprocess.label_operations]
-    encoders = encoders or [one_hot(split.dataset.num_classes)]
-    return lambda label: functools.reduce(lambda value, encode: encode(value), encoders, label)
-
-
-def _labeled(split, example, of_any_length=False):
+def _known(split, example):
     """Returns `example`; refuses labels outside of the classes, of which none is ever skipped."""
     dataset = split.dataset
-    for key in example.keys() - {"image", "id"}:
+    for key in example.keys() - {"image", "id", COUNTED}:
         label, expected = example[key], f"Expected labels below {dataset.num_classes}"
-        is_long = label.dtype.is_floating and label.shape[-1:] != (dataset.num_classes,)
-        if is_long and not of_any_length:
-            raise ValueError(
-                f"Expected operations on labels to end with ({dataset.num_classes},), a number for "
-                f"each class of {dataset.name}. Received: {tuple(label.shape)}."
-            )
         if label.dtype.is_integer:
             # TFDS writes -1 where it knows no label.
-            known, received = label < dataset.num_classes, label
+            known, received = tf.reduce_all(label < dataset.num_classes), label
         else:
             known, received = tf.reduce_all(label < np.inf), "another"  # NaN is below nothing
             expected += f": keras-vit data check {dataset.name} --all names others"
         require(known, f"{expected}. Received:", received)
     return example
-
-
-def _loader(split, preprocess):
-    """Returns a function from an index, and one that reads it, to its image and encoded labels."""
-    encode = _encoder(split, preprocess)
-
-    def load(index, read):
-        example = split.reader.parse(read(), index)
-        labels = {key: encode(example[key]) for key in example.keys() - {"image"}}
-        return example["image"], labels
-
-    return load
 
 
 def _read_ahead(order, record, is_kept):

@@ -12,6 +12,7 @@ from keras_vit.type_hints import Tensor
 
 from ..errors import UsageError
 from ..io.printed_table import Table
+from ..tasks import COUNTED
 from ..tasks.classification import Classification, counted_sums
 from .features_and_logits import inference_function
 
@@ -30,9 +31,9 @@ def evaluate(
     Args:
         model: a `keras.Model`, or any callable from a batch of images to (batch, classes) logits:
             a loaded TF-Hub module, a `hub.KerasLayer`, a function.
-        dataset: batches of `{"image", "label", "mask"}`; label (batch, classes), positive at each
-            label of the image; mask (batch,), 0 for padding, may be absent. An image without any
-            label is not counted.
+        dataset: batches of `{"image", "label", "counted"}`; label (batch, classes), positive at
+            each label of the image; counted (batch,), 0 for padding, may be absent. An image
+            without any label is not counted.
         loss: `"softmax"` or `"sigmoid"`, the loss that is averaged over the counted images.
         classes: of `class_order`: the output of the model for each class of the labels.
 
@@ -55,8 +56,7 @@ def evaluate(
                 f"Expected a model of the data set's {labels.shape[-1]} classes. Received: logits "
                 f"of shape {logits.shape}. Name a data set of the model's classes."
             )
-        mask = batch.get("mask")
-        read = np.ones(len(labels), bool) if mask is None else np.asarray(mask) > 0
+        read = np.asarray(batch.get(COUNTED, np.ones(len(labels)))) > 0
         counted = read & labels.any(axis=1)
         unlabeled += np.count_nonzero(read & ~counted)
         if not counted.any():

@@ -30,6 +30,7 @@ from ..io.atomic import atomic_file
 from ..io.printed_table import Table
 from ..io.progress_bar import track
 from ..paper_tables import MeanDeviation
+from ..tasks import COUNTED
 from .features_and_logits import FrozenModel, freeze
 
 logger = logging.getLogger("keras_vit")
@@ -208,14 +209,14 @@ def preprocessing(model: FrozenModel) -> str:
 def extract_features(function: Callable, dataset: Iterable[Mapping]) -> Features:
     """Returns the features and labels of every image that is not padding.
 
-    `function` maps images to (batch, dimensions) floats. Batches are `{"image", "label", "mask"}`
-    with one label per image: (batch, classes) one-hot; the mask, (batch,), is 0 for padding and
-    may be absent.
+    `function` maps images to (batch, dimensions) floats. Batches are `{"image", "label",
+    "counted"}` with one label per image: (batch, classes) one-hot; counted, (batch,), is 0 for
+    padding and may be absent.
     """
     features, labels = [], []
     for batch in dataset:
         one_hot = np.asarray(batch["label"])
-        kept = np.asarray(batch["mask"]) > 0 if "mask" in batch else np.ones(len(one_hot), bool)
+        kept = np.asarray(batch.get(COUNTED, np.ones(len(one_hot)))) > 0
         if (np.count_nonzero(one_hot[kept], axis=1) != 1).any():
             raise ValueError(
                 "Expected exactly one label for every image. Received: images with several or "

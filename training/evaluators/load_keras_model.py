@@ -16,8 +16,8 @@ from keras_vit.errors import damage_named
 from keras_vit.imagenet_classes import imagenet_classes
 
 from ..config import schema
-from ..data import fingerprint
-from ..data.known_datasets import DATASETS, full_name
+from ..data.sets import fingerprint
+from ..data.sets.known_datasets import DATASETS, full_name
 from ..engine.checkpoints import steps
 from ..io.image_listing import EXTENSIONS
 from ..io.paths import any_path, read_path

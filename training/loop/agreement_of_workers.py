@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 from keras_vit.version import __version__
 
 from ..config import schema
-from ..data import fingerprint
+from ..data.sets import fingerprint
 from ..engine.engine_interface import Engine
 from ..errors import Disagreement, UsageError
 from ..io.paths import is_remote

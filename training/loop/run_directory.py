@@ -21,7 +21,7 @@ from ml_collections import ConfigDict
 from keras_vit.hidden_folder import remove_unfinished
 
 from ..config import schema
-from ..data import fingerprint
+from ..data.sets import fingerprint
 from ..engine.checkpoints import steps
 from ..errors import TrainingError, UsageError
 from ..evaluators.load_keras_model import read_run_config

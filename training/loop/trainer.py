@@ -9,9 +9,10 @@ import keras
 from ml_collections import ConfigDict
 
 from ..config import schema
-from ..data import Dataset, fingerprint
+from ..data import Dataset
 from ..data.opened_dataset import warn_of_trained
 from ..data.run_data import RunData
+from ..data.sets import fingerprint
 from ..engine import create_engine
 from ..engine.engine_interface import Engine
 from ..engine.update import Report

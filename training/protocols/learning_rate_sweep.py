@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from ml_collections import ConfigDict
 
-from ..data import Dataset, splits
+from ..data import Dataset
+from ..data.sets import splits
 from ..errors import TrainingError
 from ..evaluators import classification
 from ..evaluators.features_and_logits import load_frozen

@@ -17,7 +17,8 @@ from ml_collections import ConfigDict
 from keras_vit.errors import damage_named
 
 from ..config import schema
-from ..data import Dataset, fingerprint
+from ..data import Dataset
+from ..data.sets import fingerprint
 from ..engine import checkpoints
 from ..errors import Diverged, TrainingError, UsageError
 from ..evaluators.load_keras_model import read_run_config

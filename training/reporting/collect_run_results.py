@@ -9,9 +9,9 @@ import numpy as np
 from keras_vit.errors import damage_named
 
 from ..data import Dataset, open_data_of_run
-from ..data.splits import HELD_OUT_FIFTH
+from ..data.sets.splits import HELD_OUT_FIFTH
+from ..data.skip_unreadable import counter_for
 from ..data.tf_data_batches import eval_dataset
-from ..data.unreadable_examples import counter_for
 from ..evaluators.classification import class_order
 from ..evaluators.features_and_logits import rollout_of
 from ..evaluators.load_keras_model import load_model, read_run_config
@@ -95,10 +95,13 @@ def _results(source, config, dataset):
     preprocess = split.preprocess(config["eval_preprocess"])
     batch_size = min(config["eval_batch_size"], BATCH)
     skipped = counter_for(config["on_error"])
-    batches = eval_dataset(split, preprocess, batch_size=batch_size, skip_counter=skipped)
+    task = task_of(config)
+    batches = eval_dataset(
+        split, preprocess, batch_size=batch_size, skip_counter=skipped, task=task
+    )
     count = -(-min(MAX_IMAGES, split.num_examples) // batch_size)
     shown = track(batches.take(count), "drawing report.html", count)
-    return task_of(config).page_arrays(source.model, shown, outputs, rollout_of(source.model))
+    return task.page_arrays(source.model, shown, outputs, rollout_of(source.model))
 
 
 def _files(run):

@@ -5,11 +5,11 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from .base import COUNT, LOSS, Metric, Task
+from .base import COUNT, COUNTED, LOSS, Metric, Task
 from .classification import Classification
 from .masked_patches import MaskedPatches
 
-__all__ = ["COUNT", "LOSS", "METRICS", "TASKS", "Metric", "Task", "task_of"]
+__all__ = ["COUNT", "COUNTED", "LOSS", "METRICS", "TASKS", "Metric", "Task", "task_of"]
 
 # The first is that of a config which chooses none.
 TASKS: tuple[Task, ...] = (Classification(), MaskedPatches())

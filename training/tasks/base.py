@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 if TYPE_CHECKING:
     import keras
     import numpy as np
+    import tensorflow as tf
 
     from ..engine.update import BatchSums, Objective
 
@@ -47,6 +48,8 @@ class Metric(NamedTuple):
 LOSS = Metric("loss", "loss", is_share=False, panel="loss")
 # Column of the number of images that an evaluation counts.
 COUNT = "eval_count"
+# Key of the batches of an evaluation: 1 for examples that count, 0 for padding and others, float32.
+COUNTED = "counted"
 
 
 class Task:
@@ -81,6 +84,20 @@ class Task:
 
     def require_output(self, model: keras.Model, num_classes: int, dataset: str) -> None:
         """Raises `UsageError` unless a model's output has the shape of this task on a data set."""
+
+    def encode(self, example: dict[str, tf.Tensor], num_classes: int) -> dict[str, tf.Tensor]:
+        """Returns an example, whose image is prepared, as the objective takes it.
+
+        In tf.data. By default it is the image alone. Labels beyond the classes that the data may
+        hold become NaN or stay integers, which the pipelines refuse.
+        """
+        return {"image": example["image"]}
+
+    def counts(self, example: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns whether evaluations count an encoded example, a bool scalar."""
+        import tensorflow as tf
+
+        return tf.constant(True)
 
     def objective(self, config: ConfigDict, class_weights: Sequence[float] | None) -> Objective:
         """Returns what the updates minimize."""

@@ -16,11 +16,12 @@ from ml_collections import ConfigDict
 from keras_vit.type_hints import Tensor
 
 from ..errors import UsageError
-from .base import Metric, Task
+from .base import COUNTED, Metric, Task
 
 if TYPE_CHECKING:
     import keras
     import numpy as np
+    import tensorflow as tf
 
     from ..engine.update import BatchSums, Objective
 
@@ -49,6 +50,27 @@ class Classification(Task):
                 f"{model.output_shape}."
             )
 
+    def encode(self, example: dict[str, tf.Tensor], num_classes: int) -> dict[str, tf.Tensor]:
+        """Encodes classes; labels that are floats already have a number for each class."""
+        encoded = {"image": example["image"]}
+        for key in example.keys() - encoded:
+            label = example[key]
+            if label.dtype.is_integer:
+                label = encode_classes(label, num_classes)
+            elif label.shape[-1:] != (num_classes,):
+                raise ValueError(
+                    f"Expected operations on labels to end with ({num_classes},), a number for "
+                    f"each class. Received: {tuple(label.shape)}."
+                )
+            encoded[key] = label
+        return encoded
+
+    def counts(self, example: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Whether an image has a label."""
+        import tensorflow as tf
+
+        return tf.reduce_any(example["label"] > 0)
+
     def objective(self, config: ConfigDict, class_weights: Sequence[float] | None) -> Objective:
         from keras_vit.losses import build_loss
 
@@ -69,7 +91,7 @@ class Classification(Task):
 
         def sums(model, batch):
             logits = ops.cast(model(batch["image"], training=False), "float32")
-            return counted_sums(logits, batch["label"], batch["mask"], built)
+            return counted_sums(logits, batch["label"], batch[COUNTED], built)
 
         return sums
 
@@ -93,7 +115,7 @@ class Classification(Task):
         found = []
         for batch in batches:
             images, rows = np.asarray(batch["image"]), np.asarray(batch["label"])
-            kept = (np.asarray(batch["mask"]) > 0) & (np.count_nonzero(rows, axis=-1) == 1)
+            kept = (np.asarray(batch[COUNTED]) > 0) & (np.count_nonzero(rows, axis=-1) == 1)
             labels = rows.argmax(axis=-1)
             labels = labels if outputs is None else np.array(outputs)[labels]
             found.append((images[kept], labels[kept], model.predict_on_batch(images)[kept]))
@@ -138,7 +160,28 @@ def _chosen(labels, predictions):
     return np.concatenate([wrong, right[first]])[:_MAX_EXAMPLES].astype(int)
 
 
-def counted_sums(logits: Tensor, labels: Tensor, mask: Tensor, loss: keras.losses.Loss) -> Tensor:
+def encode_classes(label: tf.Tensor, num_classes: int) -> tf.Tensor:
+    """Returns a class one-hot, or a list of classes multi-hot, float32 (num_classes,).
+
+    An empty list gives zeros. A class outside 0..num_classes-1 gives NaN, which every pipeline
+    refuses. Raises `ValueError` for labels that are no integers.
+    """
+    import tensorflow as tf
+
+    label = tf.convert_to_tensor(label)
+    if not label.dtype.is_integer:
+        raise ValueError(f"Expected one_hot of classes, ints. Received: {label.dtype.name}.")
+    valid = tf.reduce_all((label >= 0) & (label < num_classes))
+    encoded = tf.one_hot(label, num_classes, dtype=tf.float32)
+    if label.shape.rank == 1:
+        # A maximum over no rows would be -inf.
+        encoded = tf.minimum(tf.reduce_sum(encoded, axis=0), 1.0)
+    return tf.ensure_shape(tf.where(valid, encoded, float("nan")), (num_classes,))
+
+
+def counted_sums(
+    logits: Tensor, labels: Tensor, counted: Tensor, loss: keras.losses.Loss
+) -> Tensor:
     """Returns (4,) float32: sums of loss, top-1 hits and top-5 hits of the images that count.
 
     And their number: those that have a label and are no padding.
@@ -146,13 +189,13 @@ def counted_sums(logits: Tensor, labels: Tensor, mask: Tensor, loss: keras.losse
     Args:
         logits: (batch, classes) float32. A row with a NaN is no hit.
         labels: (batch, classes) floats, positive at each label of the image.
-        mask: (batch,) float32, 0 for images that only pad the batch.
+        counted: (batch,) float32, `COUNTED` of the batch.
         loss: of `keras_vit.losses`.
     """
     from keras import ops
 
     is_label = ops.cast(labels > 0, "float32")
-    counted = mask * ops.max(is_label, axis=-1)
+    counted = counted * ops.max(is_label, axis=-1)
     _, best = ops.top_k(logits, k=min(5, logits.shape[-1]))
     known = ops.logical_not(ops.any(ops.isnan(logits), axis=-1, keepdims=True))
     hits = ops.where(known, ops.take_along_axis(is_label, best, axis=-1), 0.0)

@@ -13,7 +13,7 @@ from benchmarks.errors_in_runtimes import with_noise
 from keras_vit import export
 from keras_vit.__main__ import main
 from keras_vit.training import data
-from keras_vit.training.data import known_datasets
+from keras_vit.training.data.sets import known_datasets
 from keras_vit.training.data.tf_data_batches import eval_dataset
 from tests.tiny_vit import tiny_vit
 from tests.training.data.helpers import write_photos

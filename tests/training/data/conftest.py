@@ -6,7 +6,8 @@ import pytest
 import tensorflow_datasets as tfds
 
 from keras_vit.training import data
-from keras_vit.training.data import known_datasets, records
+from keras_vit.training.data import records
+from keras_vit.training.data.sets import known_datasets
 from tests.training.data.helpers import write_set
 
 

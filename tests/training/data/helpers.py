@@ -5,8 +5,8 @@ import numpy as np
 from PIL import Image
 
 from keras_vit.training import data
+from keras_vit.training.data.skip_unreadable import counter_for
 from keras_vit.training.data.tf_data_batches import eval_dataset, train_dataset
-from keras_vit.training.data.unreadable_examples import counter_for
 
 RANDOM = "decode|resize(12)|random_crop(10)|flip_lr|value_range(-1,1)"
 PLAIN = "decode|resize((8, 8))|value_range(0,255)"

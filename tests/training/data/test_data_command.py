@@ -13,8 +13,9 @@ from sklearn.datasets import load_digits
 
 from keras_vit.__main__ import main
 from keras_vit.training import data
-from keras_vit.training.data import known_datasets, records, write_prepared_datasets
-from keras_vit.training.data.splits import HELD_OUT_FIFTH
+from keras_vit.training.data import records
+from keras_vit.training.data.sets import known_datasets, prepare_datasets
+from keras_vit.training.data.sets.splits import HELD_OUT_FIFTH
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io import remote_stores
 from tests.odd_photos import oriented
@@ -116,7 +117,7 @@ def test_an_index_is_written_beside_the_files_of_a_store(ram, capsys, monkeypatc
 
 def test_prepare_fails_at_once_without_a_network_or_beam(tmp_path, capsys, monkeypatch):
     no_address = mock.Mock(side_effect=OSError("no network"))
-    monkeypatch.setattr(write_prepared_datasets.socket, "getaddrinfo", no_address)
+    monkeypatch.setattr(prepare_datasets.socket, "getaddrinfo", no_address)
     for name in ("https_proxy", "HTTPS_PROXY", "http_proxy"):
         monkeypatch.delenv(name, raising=False)
     for name, message in (
@@ -127,7 +128,7 @@ def test_prepare_fails_at_once_without_a_network_or_beam(tmp_path, capsys, monke
         assert message in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     with pytest.raises(UsageError, match="pip install apache-beam"):
-        write_prepared_datasets.prepare("tfds:c4", beam_options=["--runner=X"])
+        prepare_datasets.prepare("tfds:c4", beam_options=["--runner=X"])
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_vit.__main__ import main
 from keras_vit.training import data
 from keras_vit.training.data import records
-from keras_vit.training.data.unreadable_examples import ATTEMPTS, SkipCounter, load_or_next
+from keras_vit.training.data.skip_unreadable import ATTEMPTS, SkipCounter, load_or_next
 from keras_vit.training.errors import TrainingError
 from tests.file_server import serving
 from tests.training.data import helpers
@@ -65,7 +65,7 @@ def test_neighbors_are_read_in_stored_order(numbers, monkeypatch, split, remote)
 def test_a_damaged_record_costs_its_neighbors_nothing(digits_split, damaged_digits):
     # Evaluation reads no record alone.
     whole = joined(evaluate(read_by(digits_split("train"), record=lambda index: tf.constant(b""))))
-    assert whole["mask"].sum() == 1438
+    assert whole["counted"].sum() == 1438
     with pytest.raises(tf.errors.DataLossError):
         evaluate(damaged_digits)
     for remote in (False, True):
@@ -110,9 +110,9 @@ def test_the_next_example_takes_the_place_and_after_the_last_the_first(tmp_path,
 
     # Evaluation masks them, as blank as what fills its batches, and `load_dataset` leaves them out.
     found = joined(evaluate(split, "decode|resize(8)", batch_size=16, **skipping))
-    np.testing.assert_array_equal(found["mask"], [place in readable for place in range(16)])
+    np.testing.assert_array_equal(found["counted"], [place in readable for place in range(16)])
     for key in ("image", "label"):
-        assert not found[key][found["mask"] == 0].any(), key
+        assert not found[key][found["counted"] == 0].any(), key
     kept = data.load_dataset(split.dataset.name, "train", with_ids=True, **skipping)
     found = [one["id"].decode() for one in kept.as_numpy_iterator()]
     assert found == [split.example_id(place) for place in readable]

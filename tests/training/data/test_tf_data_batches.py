@@ -172,9 +172,9 @@ def test_evaluation_pads_and_never_drops(digits_split, data_dir, batch_size, wor
     ]
     assert {len(share) for share in shares} == {-(-200 // batch_size)}
     batches = [joined(parts) for parts in zip(*shares, strict=True)]
-    assert {len(batch["mask"]) for batch in batches} == {batch_size}
+    assert {len(batch["counted"]) for batch in batches} == {batch_size}
     found = joined(batches)
-    np.testing.assert_array_equal(found["mask"], np.arange(len(found["mask"])) < 200)
+    np.testing.assert_array_equal(found["counted"], np.arange(len(found["counted"])) < 200)
     settings = {"data_dir": data_dir, "preprocess": PLAIN, "one_hot": True}
     stored = list(data.load_dataset("digits", "test[:200]", **settings))
     for key in ("image", "label"):
@@ -192,11 +192,11 @@ def test_images_without_a_real_label_are_masked(tiny, resize_row):
     resize_row("imagenet2012_real", {"validation": 4})
     split = data.open("real", "test", data_dir)
     (batch,) = helpers.evaluate(split, "decode|resize(4)", batch_size=6)
-    pairs = zip(batch["label"][:4], batch["mask"][:4], strict=True)
+    pairs = zip(batch["label"][:4], batch["counted"][:4], strict=True)
     found = sorted((*np.flatnonzero(label), mask) for label, mask in pairs)
     assert found == [(0.0,), (0.0,), (3, 5, 1.0), (7, 1.0)]
     assert (np.argmax(batch["original_label"][:4], axis=1) == 7).all()
-    assert not batch["original_label"][4:].any() and batch["mask"].sum() == 2
+    assert not batch["original_label"][4:].any() and batch["counted"].sum() == 2
 
 
 @pytest.mark.parametrize("remote", [False, True])

@@ -92,7 +92,7 @@ def test_result_does_not_depend_on_batches_or_padding(vit, batch_size):
         count = min(batch_size, 11 - start)
         image[:count] = images[start : start + count]
         label[:count] = one_hot(labels[start : start + count], 3)
-        batches.append({"image": image, "label": label, "mask": np.arange(batch_size) < count})
+        batches.append({"image": image, "label": label, "counted": np.arange(batch_size) < count})
     result = classification.evaluate(vit, batches, loss="sigmoid")
     assert (result["count"], result["top1"], result["top5"]) == (11, hits / 11, 1.0)
     expected = build_loss("sigmoid")(one_hot(labels, 3), logits)
@@ -146,7 +146,7 @@ def test_the_evaluators_of_a_config_name_what_they_yield(digits, data_dir):
     batch = {
         "image": np.array([[2, 1, 0], [0, 1, 2], [5, 0, 0], [9, 9, 9]], np.float32),
         "label": np.array([[1, 0, 0], [0, 1, 0], [0, 0, 0], [1, 1, 1]], np.float32),
-        "mask": np.array([1, 1, 1, 0], np.float32),
+        "counted": np.array([1, 1, 1, 0], np.float32),
     }
 
     def identity(images, training):

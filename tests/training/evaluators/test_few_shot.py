@@ -11,9 +11,9 @@ import pytest
 
 from keras_vit.__main__ import main
 from keras_vit.training import data
-from keras_vit.training.data import known_datasets
 from keras_vit.training.data.opened_dataset import warn_of_trained
 from keras_vit.training.data.preprocessing.parse_operations import REGISTRY
+from keras_vit.training.data.sets import known_datasets
 from keras_vit.training.data.tf_data_batches import eval_dataset
 from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.evaluators import features_and_logits, few_shot

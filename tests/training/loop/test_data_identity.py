@@ -10,7 +10,8 @@ import pytest
 
 from keras_vit.__main__ import main
 from keras_vit.training.configs import own_photos
-from keras_vit.training.data import fingerprint, open_dataset
+from keras_vit.training.data import open_dataset
+from keras_vit.training.data.sets import fingerprint
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators import exported_files, features_and_logits, few_shot
 from keras_vit.training.evaluators.load_keras_model import load_model

@@ -34,7 +34,7 @@ MODELS = {
     "lora": {"remat": True},
 }
 DATA = random_batches(4, BATCH)
-DATA["mask"] = (np.arange(64) < 53).astype("float32").reshape(4, BATCH)
+DATA["counted"] = (np.arange(64) < 53).astype("float32").reshape(4, BATCH)
 
 
 def dataset(pipelines, pipeline):

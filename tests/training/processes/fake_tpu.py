@@ -57,7 +57,7 @@ def fake_tpu_strategy():
 
 def dataset(pipelines, pipeline):
     batches = random_batches(1, BATCH // pipelines)
-    batches["mask"] = np.ones((1, BATCH // pipelines), np.float32)
+    batches["counted"] = np.ones((1, BATCH // pipelines), np.float32)
     return tf.data.Dataset.from_tensor_slices(batches).repeat()
 
 
@@ -86,7 +86,7 @@ def main():
 
     def of_batch(batch):
         logits = tf.cast(model(batch["image"], training=False), tf.float32)
-        return counted_sums(logits, batch["label"], batch["mask"], loss)
+        return counted_sums(logits, batch["label"], batch["counted"], loss)
 
     evaluate = engine._compile_sums(of_batch).get_concrete_function(next(batches))
     result = {

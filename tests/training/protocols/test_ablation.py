@@ -9,7 +9,7 @@ import keras_vit
 from keras_vit.__main__ import main
 from keras_vit.training.config.overrides import load_config
 from keras_vit.training.configs.ablation import PERCENTS, SCALES, STUDIES
-from keras_vit.training.data import fingerprint
+from keras_vit.training.data.sets import fingerprint
 from keras_vit.training.errors import UsageError
 from keras_vit.training.protocols import ablation, train_unless_finished
 from keras_vit.training.protocols.ablation import Score, learning_curve, study_figure, study_table

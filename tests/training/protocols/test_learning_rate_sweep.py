@@ -12,7 +12,7 @@ from keras_vit.__main__ import main
 from keras_vit.training import data
 from keras_vit.training.config import schema
 from keras_vit.training.configs import finetune
-from keras_vit.training.data import fingerprint, known_datasets
+from keras_vit.training.data.sets import fingerprint, known_datasets
 from keras_vit.training.data.tf_data_batches import eval_dataset
 from keras_vit.training.errors import Diverged, Interrupted, TrainingError, UsageError
 from keras_vit.training.evaluators import classification

@@ -11,7 +11,7 @@ from etils import epath
 
 from keras_vit.__main__ import main
 from keras_vit.training import paper_tables
-from keras_vit.training.data import known_datasets
+from keras_vit.training.data.sets import known_datasets
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.training.paper_tables import TABLE_2, TABLE_9, VTAB_TASKS, MeanDeviation
 from keras_vit.training.protocols import vtab

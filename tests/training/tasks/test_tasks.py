@@ -33,9 +33,9 @@ class Brightness(Task):
 
     def batch_sums(self, loss):
         def sums(model, batch):
-            each = batch["mask"] * errors(model(batch["image"], training=False), batch)
+            each = batch["counted"] * errors(model(batch["image"], training=False), batch)
             return ops.stack(
-                [ops.sum(ops.square(each)), ops.sum(ops.abs(each)), ops.sum(batch["mask"])]
+                [ops.sum(ops.square(each)), ops.sum(ops.abs(each)), ops.sum(batch["counted"])]
             )
 
         return sums

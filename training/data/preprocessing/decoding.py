@@ -15,8 +15,8 @@ from keras_vit.operations_text import MAX_PIXELS
 from keras_vit.prepare_photos import read_orientation, read_photo
 
 from ..traced_functions import require, traced_once
+from .geometry import cut
 from .parse_operations import operation
-from .resizing_and_cropping import cut
 
 # A JPEG with EXIF or XMP contains the first, a PNG the second, from the chunk's type on. The first
 # letter is fixed, so that the search is as fast as `memchr`.

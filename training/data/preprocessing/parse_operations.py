@@ -1,8 +1,8 @@
 """Preprocessing as a readable text: `decode|inception_crop(224)|flip_lr|value_range(-1, 1)`.
 
-Operations apply from left to right. Each is a function of an image and, where it is random, of a
-seed of its own: the same seed gives the same result eagerly, inside tf.data, on any host and after
-any restart. docs/data.md has the texts of published pipelines. A new operation is one decorated
+Operations apply from left to right to an example, `{"image", "label", …}`. A random one has a seed
+of its own: the same seed gives the same result eagerly, inside tf.data, on any host and after any
+restart. docs/data.md has the texts of published pipelines. A new operation is one decorated
 function in a file that `__init__.py` imports:
 
     @operation("invert")
@@ -12,7 +12,8 @@ function in a file that `__init__.py` imports:
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import tensorflow as tf
 
@@ -22,6 +23,12 @@ from keras_vit.unknown_names import did_you_mean
 # No text has more, so that no two operations of a run ever share a seed.
 MAX_OPERATIONS = 64
 
+# The value of a map of classes where no class is known, as TFDS writes it.
+NO_CLASS = -1
+
+# {"image": pixels, "label": …}; tensors of one image.
+Example: TypeAlias = dict[str, tf.Tensor]
+
 _Make = TypeVar("_Make", bound=Callable[..., Any])
 
 # {name: (factory, stage)}
@@ -29,31 +36,57 @@ REGISTRY: dict[str, tuple[Callable[..., Any], str]] = {}
 
 
 class Operation(NamedTuple):
-    """One operation of a text, its arguments applied: `apply` is as `operation` says.
+    """One operation of a text, with its arguments; called, it processes an example.
 
-    The `stage` is what it is applied to: an "image", a "label" or a "batch"; `own` whether the
-    user has registered it.
+    Attributes:
+        name: in the text.
+        apply: the function, as `operation` says.
+        stage: what it is applied to.
+        own: whether the user has registered it.
+        number: its place among the operations of a text that may draw.
     """
 
     name: str
     apply: Any
     stage: str = "image"
     own: bool = False
+    number: int = 0
 
     @property
     def random(self) -> bool:
         """Whether it takes a seed."""
         return "seed" in inspect.signature(self.apply).parameters
 
+    def __call__(self, example: Example, seed: tf.Tensor) -> Example:
+        """Returns the example after the operation; `seed` is that of the example, int64 (2,)."""
+        apply = self.apply
+        if self.random:
+            apply = partial(apply, seed=operation_seed(seed, self.number))
+        if self.stage == "example":
+            return apply(example)
+        maps = {key for key, value in example.items() if key == "image" or value.shape.rank == 3}
+        parts = {"image": {"image"}, "geometry": maps, "label": example.keys() - maps}[self.stage]
+        return example | {key: apply(example[key]) for key in example if key in parts}
+
 
 def operation(
-    name: str, *, stage: Literal["image", "label", "batch", "text"] = "image"
+    name: str,
+    *,
+    stage: Literal["image", "geometry", "example", "label", "batch", "text"] = "image",
 ) -> Callable[[_Make], _Make]:
     """Registers a factory: called with the text's arguments, it returns the function to apply.
 
-    The function takes `(image)` or `(image, seed)`, a seed int (2,). In the stage "label" it takes
-    `(label)`; in the stage "batch" `(batch, partner, seed)`, both `{"image", "label"}`. In the
-    stage "text" the factory returns a text of further operations, which may be empty.
+    By its stage the function is applied to
+
+    - "image": the image, for its colors: `(image)` or `(image, seed)`, a seed int (2,);
+    - "geometry": the image and, with the same seed, each other part of the example of rank 3,
+      `(map)` or `(map, seed)`: maps of classes are int32, with `NO_CLASS`;
+    - "example": the whole example, `(example)` or `(example, seed)`;
+    - "label": each part of the example that is no such map, `(label)`;
+    - "batch": a batch of examples and the one before each, `(batch, partner, seed)`;
+
+    and returns it. In the stage "text" the factory returns a text of further operations, which may
+    be empty.
     """
 
     def register(make: _Make) -> _Make:

@@ -1,4 +1,4 @@
-"""`Preprocess`: what a preprocessing text does to images, labels and batches, host and device."""
+"""`Preprocess`: applies a preprocessing text to examples, on the host, and on the device."""
 
 import contextlib
 import logging
@@ -12,17 +12,14 @@ import tensorflow as tf
 
 from ...errors import first_line
 from ..traced_functions import as_it_stands
-from .parse_operations import (
-    MAX_OPERATIONS,
-    Operation,
-    operation_seed,
-    parse,
-)
+from .parse_operations import MAX_OPERATIONS, Example, Operation, operation_seed, parse
 
 # Operations that round pixels to bytes.
 _TO_BYTES = dict.fromkeys(
     ("to_uint8", "randaugment"), lambda pixels: np.clip(np.round(pixels), 0, 255)
 )
+# Stages of the operations that images pass through.
+_ON_IMAGES = ("image", "geometry", "example")
 # How many images are tried until one can be read, and what those raise that cannot.
 _TRIED = 100
 _UNREADABLE = (tf.errors.DataLossError, tf.errors.InvalidArgumentError, ValueError)
@@ -33,7 +30,7 @@ class Preprocess:
     """A parsed text, sorted by what its operations apply to; called, it processes an image.
 
     Attributes:
-        label_operations, batch_operations: those on labels and on whole batches, such as mixup.
+        batch_operations: those on whole batches, such as mixup.
         device_operations: operations that are left to the training step.
     """
 
@@ -57,7 +54,7 @@ class Preprocess:
         parsed = parse(text)
         names = [op.name for op in parsed]
         # Such an operation may set the range.
-        self._own = any(op.own for op in parsed if op.stage == "image")
+        self._own = any(op.own for op in parsed if op.stage in _ON_IMAGES)
         known = [op for op in parsed if op.name in ("value_range", *_TO_BYTES)]
         self._ranges = [_TO_BYTES.get(op.name, op.apply) for op in known]
         cut = names.index("on_device") if "on_device" in names else len(parsed)
@@ -65,8 +62,7 @@ class Preprocess:
         host = parsed[:cut] + ([] if divided else after)
         self.device_operations = after if divided else []
         self.batch_operations = [op for op in host if op.stage == "batch"]
-        self.label_operations = [op for op in host if op.stage == "label"]
-        operations = [op for op in host if op.stage == "image"]
+        operations = [op for op in host if op.stage in _ON_IMAGES]
         for decode in (op.apply for op in operations if op.name == "decode"):
             decode.upright = decode.upright and upright
             decode.graph_only, decode.reduced = graph_only, reduced_decoding
@@ -80,19 +76,31 @@ class Preprocess:
             raise ValueError(f"Expected only value_range after on_device. {received}")
         if len(operations) > MAX_OPERATIONS:
             raise ValueError(f"Expected at most {MAX_OPERATIONS} operations. {received}")
-        self._steps = _fused(operations)
+        numbered = [op._replace(number=number) for number, op in enumerate(operations)]
+        on_labels = [op for op in host if op.stage == "label"]
+        self._steps = [*_fused(numbered), *on_labels]
 
-    def __call__(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Applies the operations on single images.
+    def example(self, example: Example, seed: tf.Tensor) -> Example:
+        """Applies the operations on single examples, with the same draw for all parts of one.
 
         Args:
-            image: encoded bytes (a string scalar), or uint8/float32 (height, width, channels).
+            example: `{"image": as below, …}`, tensors; maps of classes are integers of rank 3.
             seed: integers (2,), different for every image of a run; see `operation_seed`.
         """
-        seed = tf.cast(seed, tf.int64)
+        seed, example = tf.cast(seed, tf.int64), dict(example)
+        for key, value in example.items():
+            if key != "image" and value.shape.rank == 3 and value.dtype.is_integer:
+                example[key] = tf.cast(value, tf.int32)
         for step in self._steps:
-            image = step(image, seed)
-        return image
+            example = step(example, seed)
+        return example
+
+    def __call__(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Applies them to an image alone, as `example`.
+
+        `image` are encoded bytes (a string scalar), or uint8/float32 (height, width, channels).
+        """
+        return self.example({"image": image}, seed)["image"]
 
     def decoded(self, image: tf.Tensor) -> tf.Tensor:
         """Returns what the first operation, `decode`, makes of a string scalar: uint8 pixels.
@@ -190,23 +198,31 @@ def read_images(files: Sequence[pathlib.Path], preprocess: str) -> np.ndarray:
 
 
 def _fused(operations):
-    """Returns functions of (image, seed) that do the same as `operations`, with the same seeds."""
-
-    def apply(op, number, image, seed):
-        return op.apply(image, operation_seed(seed, number)) if op.random else op.apply(image)
-
-    steps = [partial(apply, op, number) for number, op in enumerate(operations)]
+    """Returns functions of (example, seed) that do the same as `operations`."""
     match [op.name for op in operations]:
         case ["decode", "inception_crop" | "random_resized_crop", *_]:
             decode, crop, rest = operations[0].apply, operations[1].apply, operations[2:]
             flip = rest.pop(0).apply if rest and rest[0].name == "flip_lr" else None
             to_range = rest.pop(0).apply if rest and rest[0].name == "value_range" else None
-            first = partial(_decode_and_crop, decode, crop, flip, to_range)
-            return [first, *steps[len(steps) - len(rest) :]]
+            of_image = partial(_decode_and_crop, decode, crop, flip, to_range)
         case ["decode", "resize" | "resize_small", *_]:
-            decode, resizing = operations[0].apply, operations[1].apply
-            return [lambda image, seed: decode(image, size_of=resizing.size_of), *steps[1:]]
-    return steps
+            decode, resizing, rest = operations[0].apply, operations[1].apply, operations[1:]
+            of_image = partial(_decode_to_size, decode, resizing.size_of)
+        case _:
+            return operations
+    fused = operations[: len(operations) - len(rest)]
+
+    def first(example, seed):
+        others = {key: part for key, part in example.items() if key != "image"}
+        for op in fused:
+            others = op(others, seed)
+        return others | {"image": of_image(example["image"], seed)}
+
+    return [first, *rest]
+
+
+def _decode_to_size(decode, size_of, image, seed):
+    return decode(image, size_of=size_of)
 
 
 def _decode_and_crop(decode, crop, flip, to_range, image, seed):

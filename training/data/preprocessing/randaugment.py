@@ -19,9 +19,11 @@ from functools import partial
 import tensorflow as tf
 
 from ..augreg_strengths import STRENGTHS
-from .parse_operations import operation
+from .parse_operations import NO_CLASS, operation
 
 _GRAY = 128
+# Operations that move pixels; the others change colors.
+_MOVING = ("Rotate", "ShearX", "ShearY", "TranslateX", "TranslateY")
 
 
 class Strengths:
@@ -41,23 +43,29 @@ class Strengths:
         self.cutout = int(40 * level)  # half the side of the square
 
 
-@operation("randaugment")
+@operation("randaugment", stage="geometry")
 def randaugment(num_layers: int, magnitude: float) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
     """Applies `num_layers` operations, each one of sixteen at random, at one magnitude.
 
-    Takes RGB in 0..255 and returns uint8; what a resize made float32 is rounded first.
+    Takes RGB in 0..255 and returns uint8; what a resize made float32 is rounded first. Maps of
+    classes are moved alike, and keep their classes where colors change.
     """
     at = Strengths(magnitude)
 
     def apply(image, seed):
-        if image.dtype != tf.uint8:
+        operations = OPERATIONS
+        if image.dtype == tf.int32:
+            operations = {
+                name: op if name in _MOVING else _unmoved for name, op in OPERATIONS.items()
+            }
+        elif image.dtype != tf.uint8:
             image = tf.saturate_cast(tf.round(image), tf.uint8)
         for layer in range(num_layers):
             seeds = [tf.random.fold_in(seed, 3 * layer + offset) for offset in range(3)]
-            number = tf.random.stateless_uniform((), seeds[0], 0, len(OPERATIONS), tf.int32)
+            number = tf.random.stateless_uniform((), seeds[0], 0, len(operations), tf.int32)
             sign = tf.where(tf.random.stateless_uniform((), seeds[1]) < 0.5, -1.0, 1.0)
             place = tf.random.stateless_uniform((2,), seeds[2])
-            branches = [partial(op, image, at, sign, place) for op in OPERATIONS.values()]
+            branches = [partial(op, image, at, sign, place) for op in operations.values()]
             image = tf.ensure_shape(tf.switch_case(number, branches), image.shape)
         return image
 
@@ -89,8 +97,12 @@ def _affine(image, x, y):
         output_shape=tf.shape(image)[:2],
         interpolation="NEAREST",
         fill_mode="CONSTANT",
-        fill_value=float(_GRAY),
+        fill_value=float(NO_CLASS if image.dtype == tf.int32 else _GRAY),
     )[0]
+
+
+def _unmoved(image, *_):
+    return image
 
 
 def _autocontrast(image, at, *_):

@@ -7,11 +7,11 @@ from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 from scipy import stats
 
 from keras_vit.training.data.preprocessing import randaugment
-from keras_vit.training.data.preprocessing.flips_labels_and_mixup import one_hot
+from keras_vit.training.data.preprocessing.geometry import random_resized_crop
+from keras_vit.training.data.preprocessing.mixup import one_hot
 from keras_vit.training.data.preprocessing.parse_operations import parse
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
 from keras_vit.training.data.preprocessing.randaugment import OPERATIONS, Strengths
-from keras_vit.training.data.preprocessing.resizing_and_cropping import random_resized_crop
 from tests.odd_photos import encode
 
 NOISE = np.random.default_rng(0).integers(0, 256, (90, 130, 3)).astype(np.uint8)

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from keras_vit.prepare_photos import prepare_photo
+from keras_vit.training.data.preprocessing import randaugment
 from keras_vit.training.data.preprocessing.parse_operations import REGISTRY, parse
 from keras_vit.training.data.preprocessing.preprocess import Preprocess, read_images
 
@@ -33,6 +34,65 @@ def test_eagerly_and_inside_tf_data_alike_following_the_seed(text):
     images = [process(PNG, (0, k)).numpy().tobytes() for k in (1, 1, *range(2, 10))]
     assert images[0] == images[1]
     assert (len(set(images)) > 1) == any(op.random for op in parse(text))
+
+
+# The value of a pixel is its class.
+CLASSES = np.add(*np.mgrid[:80, :120])[..., None]
+OF_CLASSES = np.repeat(CLASSES, 3, axis=2).astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("text", "slack", "filled"),
+    [
+        ("random_crop(24)|flip_lr|central_crop(20)", 0, 0),
+        ("pad(3)|random_shift(5)", 0, 0),
+        ("value_range(0,9)|value_range(0,255,0,9)|random_crop(24)", 1e-3, 0),
+        ("resize(160)|random_crop(24)", 1, 0),
+        ("resize_small(40)", 2, 0),
+        ("randaugment(3,2)", 0, 128),
+        ("decode(precise=True)|inception_crop(40)|flip_lr|value_range(0,255)|pad(1)", 4, 0),
+        ("decode(precise=True)|random_resized_crop((30,40))|flip_lr", 4, 0),
+        ("decode(precise=True)|resize(40)|flip_lr", 3, 0),
+    ],
+)
+def test_a_map_of_classes_moves_with_its_image(text, slack, filled, monkeypatch):
+    moving = {name: randaugment.OPERATIONS[name] for name in ("Rotate", "ShearX", "TranslateY")}
+    monkeypatch.setattr(randaugment, "OPERATIONS", moving)
+    process, image = Preprocess(text), tf.constant(OF_CLASSES)
+    image = tf.io.encode_jpeg(image, quality=100) if "decode" in text else image
+    parts = {"image": image, "label": tf.constant(7), "mask": tf.constant(CLASSES, tf.uint8)}
+    given = [(parts, (3, k)) for k in range(6)]
+    for example, seed in given:
+        found = process.example(example, seed)
+        np.testing.assert_array_equal(found["image"], process(image, seed))
+        mask, pixels = (np.asarray(found[key][..., 0], float) for key in ("mask", "image"))
+        assert found["label"] == 7 and found["mask"].dtype == tf.int32
+        inside = mask >= 0
+        assert inside.mean() > 0.2 and (mask[~inside] == -1).all()
+        assert np.abs(pixels - mask)[inside].max() <= slack
+        assert (pixels[~inside] == filled).all()
+
+
+def test_colors_leave_maps_alone_and_an_operation_may_see_the_whole_example(monkeypatch):
+    assert {*randaugment.OPERATIONS} - {*randaugment._MOVING} == {
+        *("AutoContrast", "Equalize", "Invert", "Posterize", "Solarize", "Color", "Contrast"),
+        *("Brightness", "Sharpness", "Cutout", "SolarizeAdd"),
+    }
+    colors = {"Invert": lambda image, *_: 255 - image}
+    monkeypatch.setattr(randaugment, "OPERATIONS", colors)
+    example = {"image": tf.constant(OF_CLASSES), "mask": tf.constant(CLASSES)}
+    found = Preprocess("randaugment(1,10)|to_uint8").example(example, (0, 0))
+    np.testing.assert_array_equal(found["image"], 255 - OF_CLASSES)
+    np.testing.assert_array_equal(found["mask"], CLASSES)
+
+    def paint(example, seed):
+        drawn = tf.random.stateless_uniform((), seed, 0, 200, tf.int32)
+        return example | {"image": tf.where(example["mask"] > drawn, 0, 255), "drawn": drawn}
+
+    monkeypatch.setitem(REGISTRY, "paint", (lambda: paint, "example"))
+    found = Preprocess("flip_lr(1.0)|paint").example(example, (0, 1))
+    expected = np.where(CLASSES[:, ::-1] > found["drawn"].numpy(), 0, 255)
+    np.testing.assert_array_equal(found["image"], expected)
 
 
 def test_operations_draw_independently_of_each_other():

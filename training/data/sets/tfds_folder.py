@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import TrainingError, first_line
-from ..io.paths import absolute_path, read_path, read_text
+from ...errors import TrainingError, first_line
+from ...io.paths import absolute_path, read_path, read_text
 from .known_datasets import DatasetSpec
 
 # Describes the images of a set whose photos are read so.

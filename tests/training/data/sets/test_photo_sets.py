@@ -5,7 +5,7 @@ import pytest
 from etils import epath
 
 from keras_vit.training import data
-from keras_vit.training.data import photo_sets
+from keras_vit.training.data.sets import photo_sets
 from keras_vit.training.errors import UsageError
 from tests.training.data.helpers import contents, ids, write_photos
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from keras_vit.training.data import splits
-from keras_vit.training.data.splits import Photo, Range
+from keras_vit.training.data.sets import splits
+from keras_vit.training.data.sets.splits import Photo, Range
 
 SIZES = {"train": 1_438, "test": 359}
 

@@ -25,7 +25,7 @@ class Examples(Protocol):
 
 
 class SkipCounter:
-    """Counts the examples of a run that were replaced or masked, by their id.
+    """Counts the examples of a run that were replaced or not counted, by their id.
 
     Pipelines read ahead, so the count runs ahead of the step by what is prefetched. If it is
     `named`, a warning names each.

@@ -23,10 +23,10 @@ import numpy as np
 from keras_vit.hidden_folder import hidden_folder
 from keras_vit.unknown_names import did_you_mean
 
-from ..errors import TrainingError, UsageError
-from ..io.paths import is_remote, read_path
-from ..io.quiet_start import quiet_start
-from ..io.remote_stores import sent
+from ...errors import TrainingError, UsageError
+from ...io.paths import is_remote, read_path
+from ...io.quiet_start import quiet_start
+from ...io.remote_stores import sent
 from . import known_datasets, photo_sets, tfds_folder
 from .photo_sets import photo_path
 

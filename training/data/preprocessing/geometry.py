@@ -1,7 +1,8 @@
-"""Resizing and cropping.
+"""Operations that move pixels: resizing, cropping, flips and shifts.
 
 Resizing is bilinear with half-pixel centers and without anti-aliasing, as in the original, unless
 `method` and `antialias`, those of `tf.image.resize`, say otherwise. The range stays what it was.
+Maps of classes, int32, take the nearest pixel.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ import tensorflow as tf
 from keras_vit.operations_text import MAX_PIXELS, height_and_width
 
 from ..traced_functions import require
-from .parse_operations import operation
+from .parse_operations import NO_CLASS, operation
 
 
 class Resizing(NamedTuple):
@@ -27,7 +28,7 @@ class Resizing(NamedTuple):
         return _resized(image, self.size_of(tf.shape(image)), self.method, self.antialias)
 
 
-@operation("resize")
+@operation("resize", stage="geometry")
 def resize(
     size: int | Sequence[int], method: str = "bilinear", antialias: bool = False
 ) -> Resizing:
@@ -36,7 +37,7 @@ def resize(
     return Resizing(lambda _: shape, method, antialias)
 
 
-@operation("resize_small")
+@operation("resize_small", stage="geometry")
 def resize_small(size: int, method: str = "area", antialias: bool = False) -> Resizing:
     """Resizes so that the smaller side is `size`, keeping the aspect; float32."""
 
@@ -75,7 +76,7 @@ class RandomResizedCrop(NamedTuple):
         return convert(crop) if convert else crop
 
 
-@operation("inception_crop")
+@operation("inception_crop", stage="geometry")
 def inception_crop(
     size: int | Sequence[int], area_min: float = 0.05, area_max: float = 1.0, resize: bool = True
 ) -> RandomResizedCrop:
@@ -102,7 +103,7 @@ def inception_crop(
     return RandomResizedCrop(box, shape if resize else None)
 
 
-@operation("random_resized_crop")
+@operation("random_resized_crop", stage="geometry")
 def random_resized_crop(
     size: int | Sequence[int],
     scale: tuple[float, float] = (0.08, 1.0),
@@ -133,18 +134,52 @@ def random_resized_crop(
     return RandomResizedCrop(box, height_and_width(size))
 
 
-@operation("random_crop")
+@operation("random_crop", stage="geometry")
 def random_crop(size: int | Sequence[int]) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
     """Crops `size` (one number or (height, width)) at a random place."""
     shape = height_and_width(size)
     return lambda image, seed: _cropped("random_crop", image, shape, seed)
 
 
-@operation("central_crop")
+@operation("central_crop", stage="geometry")
 def central_crop(size: int | Sequence[int]) -> Callable[[tf.Tensor], tf.Tensor]:
     """Crops `size` (one number or (height, width)) from the center."""
     shape = height_and_width(size)
     return lambda image: _cropped("central_crop", image, shape)
+
+
+@operation("flip_lr", stage="geometry")
+def flip_lr(probability: float = 0.5) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Mirrors the image left to right with `probability`."""
+
+    def apply(image, seed):
+        flip = tf.random.stateless_uniform((), seed) < probability
+        return tf.cond(flip, lambda: tf.reverse(image, [1]), lambda: image)
+
+    return apply
+
+
+@operation("pad", stage="geometry")
+def pad(pixels: int) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Adds `pixels` pixels of 0 on every side, which are black before `value_range`."""
+
+    def apply(image):
+        outside = NO_CLASS if image.dtype == tf.int32 else 0
+        return tf.pad(image, [[pixels, pixels]] * 2 + [[0, 0]], constant_values=outside)
+
+    return apply
+
+
+@operation("random_shift", stage="geometry")
+def random_shift(pixels: int) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Moves the image by up to `pixels` pixels each way; 0 comes in, black before `value_range`."""
+
+    def apply(image, seed):
+        offset = tf.random.stateless_uniform((2,), seed, 0, 2 * pixels + 1, dtype=tf.int32)
+        shifted = tf.slice(pad(pixels)(image), [offset[0], offset[1], 0], tf.shape(image))
+        return tf.ensure_shape(shifted, image.shape)
+
+    return apply
 
 
 @operation("bit_train", stage="text")
@@ -194,11 +229,16 @@ def _to_float32(image):
 
 
 def _resized(image, shape, method="bilinear", antialias=False, convert=_to_float32):
-    """Returns `convert(image)`, float32, at another (height, width); `convert` is affine."""
+    """Returns `convert(image)`, float32, at another (height, width); `convert` is affine.
+
+    Of a map of classes the nearest, int32.
+    """
 
     def resize_only(image):
         return _to_float32(tf.image.resize(image, shape, method, antialias=antialias))
 
+    if image.dtype == tf.int32:
+        return tf.image.resize(image, shape, "nearest")
     if image.dtype != tf.uint8 or method != "bilinear" or antialias:
         return convert(resize_only(image))
     # TensorFlow resizes float32 with vector instructions and uint8 without, to the same bits.

@@ -25,9 +25,9 @@ from typing import NamedTuple
 
 from keras_vit.imagenet_classes import require_class_name
 
-from ..errors import UsageError
-from ..io.image_listing import EXTENSIONS, left_out, walk
-from ..io.paths import (
+from ...errors import UsageError
+from ...io.image_listing import EXTENSIONS, left_out, walk
+from ...io.paths import (
     absolute_path,
     any_path,
     is_remote,

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from keras_vit.training import data
-from keras_vit.training.data import fingerprint
+from keras_vit.training.data.sets import fingerprint
 from keras_vit.training.errors import UsageError
 from tests.training.data.helpers import write_photos
 

@@ -18,8 +18,8 @@ import numpy as np
 
 from keras_vit.archives import open_archive
 
-from ..errors import UsageError
-from ..io.paths import any_path, read_path, size_and_time
+from ...errors import UsageError
+from ...io.paths import any_path, read_path, size_and_time
 from .splits import Photo
 
 logger = logging.getLogger("keras_vit")

@@ -77,8 +77,7 @@ class MultiHeadSelfAttention(MultiHeadAttention):
 
     Args:
         num_heads: int, k of equation 8; must divide the number of channels.
-        dropout_rate: float, dropout of the attention probabilities (0 in every
-            published configuration).
+        dropout_rate: float, of the attention probabilities (0 in every published configuration).
 
     Call arguments:
         tokens: (batch, tokens, channels).

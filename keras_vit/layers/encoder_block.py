@@ -8,7 +8,7 @@ from keras import ops
 from keras_vit.layers.attention_variants import ATTENTIONS
 from keras_vit.layers.base import Layer
 from keras_vit.layers.dropout import Dropout, StochasticDepth, remat
-from keras_vit.layers.mlp import MLP
+from keras_vit.layers.mlp import MLPS
 from keras_vit.layers.normalization import LayerNormalization
 from keras_vit.type_hints import Tensor
 
@@ -20,15 +20,14 @@ class EncoderBlock(Layer):
     Args:
         num_heads: int, attention heads.
         mlp_dim: int, hidden width of the MLP.
-        dropout_rate: float, dropout after the attention's projection and after
-            both dense layers of the MLP.
+        dropout_rate: float, after the attention's projection and both dense layers of the MLP.
         attention_dropout_rate: float, dropout of the attention probabilities.
         stochastic_depth_rate: float, probability that an example skips a branch.
         gelu: "tanh" or "erf".
         layer_norm_epsilon: float.
         attention_type: a name of `keras_vit.layers.attention_variants.ATTENTIONS`.
-        remat: bool, whether training recomputes the block's activations in the
-            backward pass instead of keeping them.
+        remat: bool, whether training recomputes the block's activations instead of keeping them.
+        mlp_type: a name of `keras_vit.layers.mlp.MLPS`.
 
     Call arguments:
         tokens: (batch, tokens, channels).
@@ -51,12 +50,14 @@ class EncoderBlock(Layer):
         layer_norm_epsilon: float = 1e-6,
         attention_type: str = "plain",
         remat: bool = False,
+        mlp_type: str = "gelu",
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.mlp_dim = mlp_dim
         self.attention_type = attention_type
+        self.mlp_type = mlp_type
         self.dropout_rate = dropout_rate
         self.attention_dropout_rate = attention_dropout_rate
         self.stochastic_depth_rate = stochastic_depth_rate
@@ -70,7 +71,7 @@ class EncoderBlock(Layer):
         self.attention = inner(msa, "attention", num_heads, attention_dropout_rate)
         self.attention_dropout = inner(Dropout, "attention_dropout", dropout_rate)
         self.mlp_norm = inner(LayerNormalization, "mlp_norm", layer_norm_epsilon)
-        self.mlp = inner(MLP, "mlp", mlp_dim, dropout_rate, gelu)
+        self.mlp = inner(MLPS[mlp_type], "mlp", mlp_dim, dropout_rate, gelu)
         self.attention_depth = inner(StochasticDepth, "attention_depth", stochastic_depth_rate)
         self.mlp_depth = inner(StochasticDepth, "mlp_depth", stochastic_depth_rate)
 

@@ -57,3 +57,7 @@ class MLP(Layer):
         x = self.hidden_dropout(x, training=training)
         x = self.output_dropout(self.output_dense(x), training=training)
         return ops.reshape(x, ops.shape(tokens))
+
+
+# An encoder block chooses one by name.
+MLPS = {"gelu": MLP}

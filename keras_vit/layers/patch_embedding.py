@@ -46,15 +46,9 @@ class PatchEmbedding(Layer):
         super().__init__(**kwargs)
         self.hidden_size = hidden_size
         self.patch_size = patch_size
-        self.projection = self.inner(
-            keras.layers.Conv2D,
-            "projection",
-            hidden_size,
-            patch_size,
-            strides=patch_size,
-            kernel_initializer=VarianceScaling(),
-            data_format="channels_last",
-        )
+        sizes = (hidden_size, patch_size, patch_size)  # the last is the stride
+        options = {"kernel_initializer": VarianceScaling(), "data_format": "channels_last"}
+        self.projection = self.inner(keras.layers.Conv2D, "projection", *sizes, **options)
 
     def build(self, input_shape: tuple) -> None:
         self.compute_output_shape(input_shape)  # checks the size

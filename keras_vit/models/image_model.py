@@ -183,7 +183,11 @@ class ImageModel(keras.Model):
         named = self._record.shortcut
         if not set(wanted.values()) <= set(named):
             named = self.endpoints
-        if not set(wanted.values()) <= set(named):
+        unknown = set(wanted.values()) - set(named)
+        # An axial model has none, and says so where they are asked for.
+        if unknown and (
+            self.arguments.get("attention") == "global" or "/attention" in str(unknown)
+        ):
             named = named | getattr(self, "attention_endpoints", {})
         if unknown := set(wanted.values()) - set(named):
             raise ValueError(

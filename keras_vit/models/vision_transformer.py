@@ -57,12 +57,10 @@ class VisionTransformer(ImageModel):
         gelu: "tanh" (the original's approximation) or "erf".
         layer_norm_epsilon: float.
         head_bias_init: float, the initial bias of the head; its kernel is zero.
-        remat: bool, whether training recomputes the activations inside each
-            block rather than keep them.
+        remat: bool, whether training recomputes a block's activations instead of keeping them.
         flash_attention: bool, whether cuDNN's fused kernel computes attention where JAX has it, on
             NVIDIA's GPUs in 16 bits, and where nothing needs the probabilities.
-        in_channels: int, of the images. Checkpoints of color images are converted: see
-            `keras_vit.checkpoints.resized_positions_and_patches`.
+        in_channels: int, of the images; checkpoints of color images are converted.
 
     Raises:
         ValueError: if an argument is out of its range or two contradict.
@@ -107,8 +105,8 @@ class VisionTransformer(ImageModel):
         shape = (*as_height_width(image_size), arguments["in_channels"])
         images = keras.Input(shape, dtype="float32", name="images")
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
-        has_class_token = arguments["classifier"] in WITH_CLASS_TOKEN
-        a = SimpleNamespace(**arguments, dtype=policy, has_class_token=has_class_token)
+        a = SimpleNamespace(**arguments, dtype=policy)
+        a.has_class_token = a.classifier in WITH_CLASS_TOKEN
         grid, embedded = embed(images, a)
         blocks, tokens = encode(grid, embedded, a)
         norm = layers.LayerNormalization(a.layer_norm_epsilon, name="encoder_norm", dtype=policy)
@@ -125,7 +123,7 @@ class VisionTransformer(ImageModel):
         if a.classifier == "token":
             shortcut = classify(pool(norm(class_token_alone(blocks[-1], tokens[-1][0])), a))
         super().__init__(images, endpoints, arguments, policy, name, trainable, shortcut)
-        self._record.block_inputs = [before for before, _ in tokens]
+        self._record.blocks, self._record.block_inputs = blocks, [before for before, _ in tokens]
 
     @property
     def grid_size(self) -> tuple[int, int]:
@@ -141,14 +139,13 @@ class VisionTransformer(ImageModel):
     @property
     def num_prefix_tokens(self) -> int:
         """The tokens before those of the patches: class token and registers."""
-        class_token = self.arguments["classifier"] in WITH_CLASS_TOKEN
-        return int(class_token) + self.arguments["register_tokens"]
+        rows, columns = self.grid_size
+        return self.endpoints["encoded"].shape[1] - rows * columns
 
     @property
     def blocks(self) -> list[keras.layers.Layer]:
         """The encoder's blocks, in order."""
-        indices = range(self.arguments["num_layers"])
-        return [self.get_layer(f"encoder_block_{index:02d}") for index in indices]
+        return self._record.blocks
 
     @property
     def attention_endpoints(self) -> dict[str, Tensor]:

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 import keras_vit
+from keras_vit import layers
+from keras_vit.layers.mlp import MLPS
 from tests.keras_vit.small import (
     BACKEND,
     endpoints_of,
@@ -245,3 +247,30 @@ def received(name, value):
 def test_bad_arguments_and_those_that_contradict(arguments, message):
     with pytest.raises(ValueError, match=message):
         make_vit(**arguments)
+
+
+def test_an_axial_model_names_its_endpoints_and_has_no_attention():
+    model = make_vit(**AXIAL)
+    assert model.num_prefix_tokens == 0
+    with pytest.raises(ValueError, match=r"Expected names of stem, .*Received: block_99"):
+        model.up_to("block_99")
+    with pytest.raises(ValueError, match="one map for every row and column"):
+        model.up_to("block_00/attention")
+
+
+def test_a_block_takes_its_mlp_from_the_table(monkeypatch):
+    class Doubled(layers.MLP):
+        def call(self, tokens, training=False):
+            return 2 * super().call(tokens, training)
+
+    monkeypatch.setitem(MLPS, "doubled", Doubled)
+    block, other = (layers.EncoderBlock(2, 8, mlp_type=name) for name in ("gelu", "doubled"))
+    tokens = np.random.default_rng(0).normal(size=(2, 3, 4)).astype("float32")
+    block.build(tokens.shape)
+    other.build(tokens.shape)
+    other.set_weights(block.get_weights())
+    attended = tokens + to_numpy(block.attention(block.attention_norm(tokens)))
+    added = to_numpy(block.mlp(block.mlp_norm(attended)))
+    np.testing.assert_allclose(to_numpy(block(tokens)), attended + added, atol=1e-6)
+    np.testing.assert_allclose(to_numpy(other(tokens)), attended + 2 * added, atol=1e-6)
+    assert other.get_config()["mlp_type"] == "doubled"

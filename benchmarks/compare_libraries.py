@@ -29,19 +29,12 @@ WARM_UP_STEPS = 2
 
 
 class Result(NamedTuple):
-    """The measurements of one case.
-
-    Attributes:
-        case: its `Case`.
-        parameters: the number of trained values.
-        per_image: the median seconds per image of each round.
-        memory: the peak memory of its process, in bytes.
-    """
+    """The measurements of one case."""
 
     case: Case
-    parameters: int
-    per_image: list[float]
-    memory: int
+    parameters: int  # trained values
+    per_image: list[float]  # median seconds of each round
+    memory: int  # peak of its process, in bytes
 
 
 def add_options(parser: CommandParser) -> None:
@@ -102,18 +95,10 @@ def run(options: argparse.Namespace) -> None:
 def measure(
     cases: Sequence[Case], rounds: int, seconds: float, threads: int, alone: bool = False
 ) -> list[Result]:
-    """Measures the cases against each other, in interleaved rounds, one running at a time.
+    """Measures the cases as `interleaved.measure_processes`, or one after the other if `alone`.
 
-    Args:
-        cases: what to measure; all their processes are held at once.
-        rounds: turns of each.
-        seconds: length of a turn.
-        threads: processor cores of each.
-        alone: end each process before the next one starts. A case that takes more memory than
-            there is is named on standard error and left out.
-
-    Raises:
-        ProcessError: if a library's process ends.
+    Alone, a case that takes too much memory is named on standard error and left out. Raises
+    `ProcessError` if a library's process ends otherwise.
     """
     results: list[Result] = []
     for group in [[case] for case in cases] if alone else [cases]:
@@ -155,8 +140,7 @@ def at_best_batch(results: Sequence[Result]) -> list[Result]:
 def rows_of(results: Sequence[Result]) -> list[dict[str, object]]:
     """Returns the rows of the table, in each precision against our fastest way.
 
-    Raises:
-        ValueError: if the models differ in their number of parameters.
+    Raises ValueError if the models differ in their number of parameters.
     """
     counts = {result.case.library: result.parameters for result in results}
     if len(set(counts.values())) > 1:

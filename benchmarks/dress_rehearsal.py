@@ -56,8 +56,7 @@ def rehearse(
 ) -> Iterator[tuple[str, str]]:
     """Yields what was measured, and its number with a unit; the arguments are the command's.
 
-    Raises:
-        TrainingError: if a run ends otherwise than it should.
+    Raises `TrainingError` if a run ends otherwise than it should.
     """
     train, validation = TRAIN // part, VALIDATION // part
     shards = max(2, SHARDS // part)

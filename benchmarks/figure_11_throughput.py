@@ -27,21 +27,14 @@ _SIZES = (64, 128, 224, 384, 512)
 
 
 class Measurement(NamedTuple):
-    """One model at one image size.
-
-    Attributes:
-        model, image_size: what was measured.
-        rate: images per second at `best_batch`; both are 0 if not even one image fits.
-        largest_batch: that was found to fit.
-        limited: whether a larger one was found not to fit, rather than not tried.
-    """
+    """One model at one image size."""
 
     model: str
     image_size: int
-    rate: float
+    rate: float  # images per second at `best_batch`; both are 0 if not even one image fits
     best_batch: int
-    largest_batch: int
-    limited: bool
+    largest_batch: int  # that was found to fit
+    limited: bool  # whether a larger one was found not to fit, rather than not tried
 
 
 def add_options(parser: CommandParser) -> None:
@@ -61,21 +54,20 @@ def add_options(parser: CommandParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    models, image_sizes, max_batch = options.models, options.image_sizes, options.max_batch
-    train, precision, memory = options.train, options.precision, options.memory
-    if min(max_batch, *image_sizes) < 1:
+    cells, memory = list(itertools.product(options.models, options.image_sizes)), options.memory
+    if min(options.max_batch, *options.image_sizes) < 1:
         raise UsageError("Expected --max_batch and --image_sizes to be at least 1")
-    for model in models:
+    for model in options.models:
         arguments_of(model)
     devices, measurements = set(), []
-    for model, size in track(list(itertools.product(models, image_sizes)), "measuring"):
-        task = {"model": model, "image_size": size, "train": train}
-        task |= {"precision": precision, "jit_compile": options.jit_compile}
+    for model, size in track(cells, "measuring"):
+        task = {"model": model, "image_size": size}
+        task |= {name: getattr(options, name) for name in ("train", "precision", "jit_compile")}
         with Process(f"{__name__}:rates", task, memory=int(memory * 2**30)) as process:
             devices.add(process.facts["device"])
-            measurements.append(Measurement(model, size, *search(process.ask, max_batch)))
+            measurements.append(Measurement(model, size, *search(process.ask, options.max_batch)))
     limit = f", {memory:g} GiB" if memory and "CPU" in devices else ""
-    work = f"{'Training step' if train else 'Inference'} in {precision}"
+    work = f"{'Training step' if options.train else 'Inference'} in {options.precision}"
     title = f"{work} on {', '.join(sorted(devices))}{limit}"
     rows = [
         {
@@ -110,11 +102,10 @@ def rates(
 
 
 def search(ask: Callable[..., dict], max_batch: int) -> tuple[float, int, int, bool]:
-    """Returns what a `Measurement` holds beside what was measured.
+    """Returns the rest of a `Measurement`, from rate to `limited`.
 
-    Args:
-        ask: `Process.ask` of `rates`; a batch that does not fit ends the process.
-        max_batch: powers of 2 up to here are tried.
+    `ask` is `Process.ask` of `rates`; a batch that does not fit ends the process. Powers of 2 up to
+    `max_batch` are tried.
     """
     found = [(0.0, 0)]
     batch, limited = 1, False

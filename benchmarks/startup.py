@@ -52,10 +52,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def load(model: str, file: str) -> tuple[dict[str, float], None]:
-    """Times the imports, building a model, and loading `file`, or writes it where there is none.
-
-    Returns the seconds of `keras`, `keras_vit`, `build` and `load`.
-    """
+    """Returns the seconds of imports, building a model, and loading `file`, made if absent."""
     facts: dict[str, float] = {}
     with _timed(facts, "keras"):
         import keras
@@ -91,10 +88,7 @@ def train(workdir: str) -> tuple[dict[str, float], None]:
         facts["first_step"] = time.perf_counter() - start
         raise Interrupted("The first step has begun.")
 
-    with (
-        mock.patch.object(TensorFlowEngine, "train", first_step),
-        contextlib.suppress(Interrupted),
-    ):
+    with mock.patch.object(TensorFlowEngine, "train", first_step), contextlib.suppress(Interrupted):
         trainer.train(config, workdir)
     return facts, None
 

@@ -81,38 +81,27 @@ def add_options(parser: CommandParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    engine, against, batch_size = options.engine, options.against, options.batch_size
-    data, fsdp, accumulation_steps = options.data, options.fsdp, options.accumulation_steps
-    programs = ["keras_vit"]
-    dropout_rate = DROPOUT_RATE
-    if against != "none":
-        engine, dropout_rate = "jax", 0.0
-        programs.append(against)
-    images = str(batch_size)
-    if accumulation_steps > 1:
-        images = f"{accumulation_steps} × {batch_size // accumulation_steps}"
+    compared = options.against != "none"
+    programs = ["keras_vit", options.against] if compared else ["keras_vit"]
+    of_jax = {name: getattr(options, name) for name in ("accumulation_steps", "remat")}
+    of_jax["dropout_rate"] = 0.0 if compared else DROPOUT_RATE
+    mesh, parts = (options.data, options.fsdp), options.accumulation_steps
+    images = f"{parts} × {options.batch_size // parts}" if parts > 1 else str(options.batch_size)
     rows = []
     cells = list(itertools.product(options.model, options.topology, programs))
     for name, slice_, program in track(cells, "compiling"):
-        task = {"model": name, "topology": slice_, "images": batch_size}
-        if program == against:
+        task = {"model": name, "topology": slice_, "images": options.batch_size}
+        if program == options.against:
             found = run_compiler(program, **task)
-        elif engine == "tensorflow":
+        elif options.engine == "tensorflow" and not compared:
             found = _compile_tensorflow(**task)
         else:
-            found = run_compiler(
-                program,
-                **task,
-                mesh=[data, fsdp],
-                accumulation_steps=accumulation_steps,
-                remat=options.remat,
-                dropout_rate=dropout_rate,
-            )
+            found = run_compiler(program, **task, mesh=[*mesh], **of_jax)
         row = {
             "model": name,
             "topology": slice_,
             "program": program,
-            "mesh": _mesh(data, fsdp, slice_),
+            "mesh": _mesh(mesh, slice_),
             "images per chip": images + ", remat" * options.remat,
             **_cells(found),
         }
@@ -121,11 +110,11 @@ def run(options: argparse.Namespace) -> None:
     show(rows)
 
 
-def _mesh(data, fsdp, topology):
+def _mesh(mesh, topology):
     """Returns the axes of more than one chip, each with its chips."""
-    rest = _chips(topology) // abs(data * fsdp)
-    sizes = {"data": rest if data == -1 else data, "fsdp": rest if fsdp == -1 else fsdp}
-    return ",".join(f"{axis}={size}" for axis, size in sizes.items() if size != 1) or "data=1"
+    rest = _chips(topology) // abs(math.prod(mesh))
+    sizes = zip(("data", "fsdp"), (rest if size == -1 else size for size in mesh), strict=True)
+    return ",".join(f"{axis}={size}" for axis, size in sizes if size != 1) or "data=1"
 
 
 def _chips(topology):
@@ -135,14 +124,8 @@ def _chips(topology):
 def run_compiler(program: str, **task: Any) -> dict[str, Any]:
     """Returns what a function of `benchmarks.train_steps_for_tpu_compile` finds.
 
-    `rematerialized` is how often the partitioner logged an involuntary rematerialization.
-
-    Args:
-        program: name of the function.
-        **task: its arguments.
-
-    Raises:
-        TrainingError: if the compiler does not start.
+    `rematerialized` is how often the partitioner logged an involuntary rematerialization. Raises
+    `TrainingError` if the compiler does not start.
     """
     function = f"benchmarks.train_steps_for_tpu_compile:{program}"
     try:

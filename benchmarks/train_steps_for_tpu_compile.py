@@ -55,13 +55,8 @@ def lower(
 ) -> jax.stages.Lowered:
     """Returns the JAX engine's step of a model, lowered for devices; its arrays are never made.
 
-    Args:
-        model: images to logits.
-        optimizer: of `keras_vit.optimizers`, not built.
-        devices: of a topology, or of this machine.
-        mesh: (data, fsdp).
-        images: per device and step.
-        accumulation_steps: micro-batches that these are divided into.
+    `devices` are of a topology, or of this machine, `mesh` is (data, fsdp), and `images` are of a
+    device and step, divided into `accumulation_steps` micro-batches.
     """
     grid, batch_size = create_mesh(*mesh, devices), images * len(devices)
     config = {"strategy": "sharded", "dataset": "none", "batch_size": batch_size, "total_steps": 1}
@@ -117,11 +112,7 @@ def keras_vit(
 
 
 def vit_jax(model: str, topology: str, images: int) -> tuple[dict[str, Any], None]:
-    """Compiles a step of the original's model in Flax, data parallel.
-
-    Without dropout, with AdamW and clipping by optax: what `keras_vit` compiles of ours with a
-    dropout rate of 0.
-    """
+    """Compiles the same step of the original's model in Flax, without dropout, data parallel."""
     import optax
 
     from benchmarks.libraries.jax import SIZES, VisionTransformer, update_of

@@ -29,26 +29,12 @@ def measure(calls: Mapping[Item, Callable[[], Value]], rounds: int) -> dict[Item
 
 
 def measure_processes(
-    function: str,
-    tasks: Mapping[Item, dict[str, Any]],
-    rounds: int,
-    threads: int,
-    seconds: float,
+    function: str, tasks: Mapping[Item, dict[str, Any]], rounds: int, threads: int, seconds: float
 ) -> dict[Item, tuple[dict[str, Any], list[dict[str, Any]]]]:
     """Starts a `Process` for every task, and measures them in turns, one running at a time.
 
-    Args:
-        function: of the processes.
-        tasks: of the processes; all are held at once.
-        rounds: turns of each.
-        threads: processor cores of each; 0: all.
-        seconds: length of a turn.
-
-    Returns:
-        The facts of each process, and its answers, round by round.
-
-    Raises:
-        ProcessError: if a process ends.
+    Each has `rounds` turns of so many `seconds` and `threads` processor cores, 0 for all. Returns
+    the facts of each, and its answers, round by round. Raises `ProcessError` if one ends.
     """
     with contextlib.ExitStack() as stack:
         processes = {

@@ -39,12 +39,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class ProcessError(TrainingError):
-    """A measured process ended before it answered.
-
-    Attributes:
-        out_of_memory: whether it was killed or aborted, as happens to one that takes too much, or
-            said so itself.
-    """
+    """A measured process ended before it answered, perhaps as it took too much memory."""
 
     def __init__(self, message: str, out_of_memory: bool) -> None:
         super().__init__(message)
@@ -55,15 +50,13 @@ class Process(contextlib.AbstractContextManager):
     """A process that prepares a measurement once, measures when asked, and is stopped otherwise.
 
     Args:
-        function: "MODULE:FUNCTION". The function is called with `task` and returns
-            (facts, measure): a dict, and a function of `ask`'s arguments that returns a dict.
+        function: "MODULE:FUNCTION", which is called with `task` and returns (facts, measure): a
+            dict, which becomes `facts` with the `memory` in bytes, and a function of `ask`'s
+            arguments that returns a dict.
         task: keyword arguments that JSON can hold.
         threads: processor cores that the process may use; 0: all.
         memory: bytes that the process may hold before it is killed; 0: no limit.
         environment: variables beside those of this process.
-
-    Attributes:
-        facts: dict, what the function found out, and its `memory` in bytes.
 
     Raises:
         ProcessError: if the process ends before it is ready.
@@ -100,31 +93,23 @@ class Process(contextlib.AbstractContextManager):
         self._messages.close()
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """Returns what the process measured, and its peak `memory` in bytes.
-
-        Raises:
-            ProcessError: if the process ends before it has answered.
-        """
+        """Returns what the process measured, and its peak `memory` in bytes; raises as above."""
         self._process.send_signal(signal.SIGCONT)
         # If the process has ended, `_answer` tells how.
         with contextlib.suppress(BrokenPipeError):
             print(json.dumps(request), file=self._process.stdin, flush=True)
         return self._answer()
 
-    def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
+    def _answer(self):
         line = self._process.stdout.readline()
         if line.endswith("\n"):
             self._process.send_signal(signal.SIGSTOP)
             return json.loads(line)
-        status = self._process.wait()
-        messages = self.messages()
-        end = "".join(messages[-20:]).strip()
+        status, messages = self._process.wait(), self.messages()
         raise ProcessError(
-            f"Expected {' '.join(self._task)} to answer; its process ended with "
-            f"status {status}. The end of its messages:\n{end or '(none)'}",
-            status in _OUT_OF_MEMORY
-            or any(each in line for each in _MESSAGES for line in messages),
+            f"Expected {' '.join(self._task)} to answer; its process ended with status {status}. "
+            f"The end of its messages:\n{''.join(messages[-20:]).strip() or '(none)'}",
+            status in _OUT_OF_MEMORY or any(each in "".join(messages) for each in _MESSAGES),
         )
 
     def messages(self) -> list[str]:
@@ -132,7 +117,7 @@ class Process(contextlib.AbstractContextManager):
         self._messages.seek(0)
         return self._messages.readlines()
 
-    def _limit(self, memory: int) -> None:
+    def _limit(self, memory):
         while held := peak_memory(self._process.pid):
             if held > memory:
                 self._process.kill()

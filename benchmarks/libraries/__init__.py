@@ -38,22 +38,15 @@ def missing(packages: Iterable[str]) -> list[str]:
 class Case:
     """One library's task, complete in itself so that it can travel to a process.
 
-    Args:
-        library: key of `LIBRARIES`.
-        arguments: the Vision Transformer, in `keras_vit.VisionTransformer`'s arguments.
-        mode: "infer", images to logits, or "train", one step of SGD with momentum.
-        batch_size: images per step.
-        precision: "float32" or "bfloat16". Inference in bfloat16 keeps the weights in
-            bfloat16; training keeps them in float32 and computes in bfloat16.
-        compiled: whether XLA (PyTorch: `torch.compile`) compiles the step.
+    Inference in bfloat16 keeps the weights in bfloat16, training in float32.
     """
 
-    library: str
-    arguments: dict[str, Any]
-    mode: Mode = "infer"
+    library: str  # key of `LIBRARIES`
+    arguments: dict[str, Any]  # of `keras_vit.VisionTransformer`
+    mode: Mode = "infer"  # images to logits; "train" is one step of SGD with momentum
     batch_size: int = 8
     precision: Precision = "float32"
-    compiled: bool = False
+    compiled: bool = False  # by XLA, of PyTorch by `torch.compile`
 
     def __str__(self) -> str:
         return f"{self.library}, {self.precision}, batch {self.batch_size}"

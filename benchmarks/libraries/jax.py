@@ -96,12 +96,8 @@ def update_of(
 ) -> jax.stages.Wrapped:
     """Returns one compiled update, from (state, images, labels) to (state, loss).
 
-    A state is (weights, what the optimizer keeps), and donated.
-
-    Args:
-        model: images to logits.
-        optimizer: of optax.
-        loss: of optax, from logits and labels to (batch,).
+    A state is (weights, what the optimizer keeps), and donated. `loss` is of optax, from logits and
+    labels to (batch,).
     """
 
     @functools.partial(jax.jit, donate_argnums=0)

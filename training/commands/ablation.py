@@ -27,7 +27,6 @@ from ..io.quiet_start import import_tensorflow
 
 
 def add_options(parser: CommandParser) -> None:
-
     parser.add_argument("study", choices=STUDIES)
     parser.add_run(config=False)
     text = "small: CIFAR-10 on a CPU; paper: the paper's models on ImageNet-21k"
@@ -40,7 +39,6 @@ def add_options(parser: CommandParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-
     study = STUDIES[options.study]
     configs = _configs(study, options)
     given = (options.few_shot_dataset, options.few_shot_train_split, options.few_shot_test_split)
@@ -52,16 +50,10 @@ def run(options: argparse.Namespace) -> None:
 
     import_tensorflow()
     from ..evaluators.few_shot import open_task
-    from ..protocols.ablation import (
-        every_score,
-        run_study,
-        study_figure,
-        study_table,
-    )
+    from ..protocols.ablation import every_score, run_study, study_figure, study_table
     from ..reporting.matplotlib_figures import write_png
 
-    workdir = options.workdir
-    task = open_task(datasets[few_shot_set], *few_shot_splits)
+    workdir, task = options.workdir, open_task(datasets[few_shot_set], *few_shot_splits)
     scores = run_study(study, configs, workdir, datasets, task, seeds=options.seeds)
     table = study_table(study.title, scores, study.paper)
     write_text(workdir / "results.csv", every_score(scores).csv())
@@ -72,10 +64,8 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _configs(study, options):
-
     configs = study.cells(options.scale)
-    unknown = sorted(set(options.cells or ()) - set(configs))
-    if unknown:
+    if unknown := sorted({*(options.cells or ())} - configs.keys()):
         raise ValueError(
             f"Expected cells among {', '.join(configs)}. Received: {', '.join(unknown)}."
         )

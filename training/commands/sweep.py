@@ -32,7 +32,6 @@ def add_options(parser: CommandParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-
     refuse_chosen(options.overrides, "optimizer.base_lr", "seed")
     config = config_of(options)
     if not config.eval_split:

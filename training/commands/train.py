@@ -24,7 +24,6 @@ def add_options(parser: CommandParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-
     config = config_of(options)
     import_tensorflow()
     from ..loop import trainer

@@ -43,7 +43,6 @@ def add_options(parser: CommandParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-
     chosen = ("optimizer.base_lr", "seed", "dataset", "train_split", "eval_split", "checkpoint")
     refuse_chosen(options.overrides, *chosen)
     # Every config is made before any run, so that a wrong option ends the command at once.
@@ -85,21 +84,19 @@ def _choose_tasks(names):
     """Returns the tasks of these names, by the registry's or the paper's, in Table 9's order."""
     if names is None:
         return list(TASKS)
-    known = {name for task in TASKS for name in (task.name, task.title)}
-    unknown = [name for name in names if name not in known]
+    unknown = {*names} - {name for task in TASKS for name in (task.name, task.title)}
     if unknown:
         raise ValueError(
             f"Expected names of VTAB tasks: {', '.join(task.name for task in TASKS)}. "
-            f"Received: {', '.join(unknown)}"
+            f"Received: {', '.join(sorted(unknown))}"
         )
-    return [task for task in TASKS if {task.name, task.title} & set(names)]
+    return [task for task in TASKS if {task.name, task.title} & {*names}]
 
 
 def _config(options, task):
-
-    parts = [options.model or options.source, f"vtab/{task.name}"]
-    given = {"size": options.image_size, "steps": options.steps}
-    parts += [f"{key}={value}" for key, value in given.items() if value]
-    config = finetune.get_config(",".join(parts))
+    given = {"size": options.image_size or 0, "steps": options.steps or 0}
+    keys = [f"{key}={value}" for key, value in given.items()]
+    source = options.model or options.source
+    config = finetune.get_config(",".join([source, f"vtab/{task.name}", *keys]))
     config.checkpoint = options.source
     return config_of(options, config)

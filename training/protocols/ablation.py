@@ -24,12 +24,7 @@ from ..paper_tables import MeanDeviation
 from ..reporting.matplotlib_figures import new_figure
 from ..reporting.metrics_csv import read_metrics
 from ..tasks import task_of
-from .train_unless_finished import (
-    computed_once,
-    require_last_update,
-    same_weights,
-    train_run,
-)
+from .train_unless_finished import computed_once, require_last_update, same_weights, train_run
 
 logger = logging.getLogger("keras_vit")
 
@@ -39,29 +34,17 @@ SCORES = "scores.json"
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """The results of one cell and seed.
-
-    Attributes:
-        cell: name.
-        seed: of the run.
-        few_shot: linear accuracy from `SHOTS` images per class, mean over three choices of them.
-        accuracy: on the evaluation split with the weights that were scored.
-        images: images in the training split.
-        parameters: of the model, without its head.
-        gmacs: 10^9 multiply-accumulates per image, by the paper's convention.
-        exaflops: of the whole run.
-        images_per_second: of inference on this machine.
-    """
+    """The results of one cell and seed."""
 
     cell: str
     seed: int
-    few_shot: float
-    accuracy: float
-    images: int
-    parameters: int
-    gmacs: float
-    exaflops: float
-    images_per_second: float
+    few_shot: float  # linear, from `SHOTS` images per class, mean over three choices of them
+    accuracy: float  # on the evaluation split with the weights that were scored
+    images: int  # in the training split
+    parameters: int  # of the model, without its head
+    gmacs: float  # 10^9 multiply-accumulates per image, by the paper's convention
+    exaflops: float  # of the whole run
+    images_per_second: float  # of inference on this machine
 
 
 def run_study(
@@ -191,17 +174,12 @@ def study_table(
     `paper` is {cell: the paper's accuracy in percent}, shown beside if given.
     """
     shots, accuracies = _by_cell(scores, "few_shot"), _by_cell(scores, "accuracy")
+    columns = ["cell", "M parameters", "M MACs", f"{SHOTS}-shot %", "top-1 %"]
     rows = []
     for cell, score in {score.cell: score for score in scores}.items():
-        row = [
-            cell,
-            f"{score.parameters / 1e6:.2f}",
-            f"{1000 * score.gmacs:.1f}",
-            str(shots[cell].percent),
-            str(accuracies[cell].percent),
-        ]
+        sizes = f"{score.parameters / 1e6:.2f}", f"{1000 * score.gmacs:.1f}"
+        row = [cell, *sizes, str(shots[cell].percent), str(accuracies[cell].percent)]
         rows.append(row + ([f"{paper[cell]:.2f}"] if paper else []))
-    columns = ["cell", "M parameters", "M MACs", f"{SHOTS}-shot %", "top-1 %"]
     return Table(columns + (["paper %"] if paper else []), rows, title)
 
 
@@ -234,20 +212,15 @@ _LINE_OF = {
 
 def study_figure(study: str, scores: Sequence[Score], workdir: pathlib.Path) -> Figure:
     """Returns the figure of the study of that name; `workdir` holds its runs."""
-    if study == "position":
-        figure = _position(scores)
-    elif study == "head":
-        figure = _head(scores, workdir)
-    else:
-        figure = _lines(study, scores)
+    draw = {"position": _position, "head": _head}.get(study, _lines)
+    figure = draw(study, scores, workdir)
     figure.suptitle(STUDIES[study].title, fontsize=10)
     return figure
 
 
-def _position(scores):
+def _position(study, scores, workdir):
     """Draws our accuracies beside the paper's."""
-    paper = STUDIES["position"].paper
-    cells = _by_cell(scores, "few_shot")
+    paper, cells = STUDIES[study].paper, _by_cell(scores, "few_shot")
     figure, (ours, theirs) = new_figure(2)
     places = range(len(cells))
     means, deviations = zip(*map(_height, cells.values()), strict=True)
@@ -262,7 +235,7 @@ def _position(scores):
     return figure
 
 
-def _head(scores, workdir):
+def _head(study, scores, workdir):
     """Draws the accuracy of every run over its steps; the seeds of a cell share a color."""
     figure, (axis,) = new_figure()
     colors: dict[str, str] = {}
@@ -277,7 +250,7 @@ def _head(scores, workdir):
     return figure
 
 
-def _lines(study, scores):
+def _lines(study, scores, workdir):
     """Joins the cells of each line in order of x, on a logarithmic axis."""
     figure, axes = new_figure(len(_PANELS[study]))
     for axis, (x, xlabel, y, ylabel) in zip(axes, _PANELS[study], strict=True):

@@ -26,13 +26,8 @@ from ..io.remote_stores import local_file
 from ..paper_tables import TABLE_2, TABLE_5, TABLE_6, UPSTREAM, MeanDeviation
 from ..reporting.matplotlib_figures import new_figure, write_png
 from ..tasks import task_of
-from .train_unless_finished import (
-    RunResult,
-    computed_once,
-    require_last_update,
-    same_weights,
-    train_run,
-)
+from . import train_unless_finished as runs
+from .train_unless_finished import RunResult
 
 logger = logging.getLogger("keras_vit")
 
@@ -42,20 +37,12 @@ FURTHER_TEST_SETS = {"imagenet2012": ("imagenet2012_real", "imagenet_v2")}
 
 @dataclasses.dataclass(frozen=True)
 class Transfer:
-    """The results of the protocol on one data set.
-
-    Attributes:
-        dataset: its name.
-        development: for each rate the result on the development split; empty if there was
-            only one rate, which needs no selection.
-        rate: the rate that was chosen.
-        test: for each seed the result on the test split.
-    """
+    """The results of the protocol on one data set."""
 
     dataset: str
-    development: dict[float, RunResult]
-    rate: float
-    test: dict[int, RunResult]
+    development: dict[float, RunResult]  # by rate; empty of only one, which needs no selection
+    rate: float  # that was chosen
+    test: dict[int, RunResult]  # by seed
 
     @property
     def accuracies(self) -> list[float]:
@@ -116,10 +103,10 @@ def transfer(
             the weights that all begin from were replaced meanwhile.
         TrainingError: if every rate diverged, or the chosen one did on the whole training set.
     """
-    require_last_update(config)
+    runs.require_last_update(config)
     scores, found = {}, {}
     (rate, *others) = rates
-    with same_weights(config.checkpoint):
+    with runs.same_weights(config.checkpoint):
         if others:
             scores = score_rates(config, workdir, dataset, rates, development)
             rate = choose_rate([scores])
@@ -179,10 +166,9 @@ def score_further_test_sets(
 
     Returns {data set: top-1 accuracies in percent, one per seed}.
     """
-    runs = [_run_of_seed(workdir, seed) for seed in seeds]
-    main = task_of(config).main.name
+    folders, main = [_run_of_seed(workdir, seed) for seed in seeds], task_of(config).main.name
     return {
-        each.name: [100 * _score(config, each, run)[main] for run in runs] for each in test_sets
+        each.name: [100 * _score(config, each, run)[main] for run in folders] for each in test_sets
     }
 
 
@@ -193,7 +179,7 @@ def _run_of_seed(workdir, seed):
 def _train(config, rate, run, dataset, label, **changes):
     changed = copy.deepcopy(config)
     changed.update({"optimizer": {"base_lr": rate}, **changes})
-    result = train_run(changed, run, dataset)
+    result = runs.train_run(changed, run, dataset)
     logger.info("%s, %s: %s on %s", changed.dataset, label, result, changed.eval_split)
     return result
 
@@ -211,7 +197,7 @@ def _score(config, dataset, run):
         del result["confusion"]
         return result
 
-    return computed_once(run / f"{dataset.name}.json", evaluate, [split.identity])
+    return runs.computed_once(run / f"{dataset.name}.json", evaluate, [split.identity])
 
 
 def sweep_table(
@@ -223,19 +209,14 @@ def sweep_table(
 
     The arguments are what `transfer`, `published_results` and `score_further_test_sets` returned.
     """
-    rows: list[tuple] = [
-        (
-            "development",
-            f"rate {rate:g}" + (" (chosen)" if rate == found.rate else ""),
-            "diverged" if result.diverged else f"{result.percent:.2f}",
-            result.count,
-        )
-        for rate, result in found.development.items()
-    ]
-    rows += [
-        ("test", f"rate {found.rate:g}, seed {seed}", f"{result.percent:.2f}", result.count)
-        for seed, result in found.test.items()
-    ]
+    rows: list[tuple] = []
+    for rate, result in found.development.items():
+        accuracy = "diverged" if result.diverged else f"{result.percent:.2f}"
+        chosen = " (chosen)" * (rate == found.rate)
+        rows.append(("development", f"rate {rate:g}{chosen}", accuracy, result.count))
+    for seed, result in found.test.items():
+        run = f"rate {found.rate:g}, seed {seed}"
+        rows.append(("test", run, f"{result.percent:.2f}", result.count))
     for name, accuracies in {"test": found.accuracies, **(further or {})}.items():
         mean = str(MeanDeviation.of(accuracies))
         rows.append((name, f"mean of {len(accuracies)}", mean, ""))
@@ -261,9 +242,8 @@ def published_results(model: str, dataset: str) -> list[tuple[str, str]]:
 def _sweep_figure(found):
     """Draws development accuracy over the learning rate, and the test accuracies at the chosen."""
     figure, (axes,) = new_figure()
-    finished = sorted(
-        (rate, result.percent) for rate, result in found.development.items() if result.count
-    )
+    development = found.development.items()
+    finished = sorted((rate, result.percent) for rate, result in development if result.count)
     if finished:
         axes.plot(*zip(*finished, strict=True), "o-", label="development")
     mean, deviation = MeanDeviation.of(found.accuracies)

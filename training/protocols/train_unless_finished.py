@@ -43,19 +43,12 @@ logging.getLogger("tensorflow").addFilter(
 
 @dataclasses.dataclass(frozen=True)
 class RunResult:
-    """The scores of one finished run on its evaluation split.
+    """The scores of one finished run on its evaluation split."""
 
-    Attributes:
-        score: of the task's main metric, an accuracy in [0, 1].
-        others: {name: value} of its other metrics, and the mean loss.
-        count: images scored.
-        diverged: why there are no scores; "" where there are.
-    """
-
-    score: float | None = None
-    others: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    count: int = 0
-    diverged: str = ""
+    score: float | None = None  # of the task's main metric, an accuracy in [0, 1]
+    others: Mapping[str, float] = dataclasses.field(default_factory=dict)  # metrics, mean loss
+    count: int = 0  # images scored
+    diverged: str = ""  # why there are no scores
 
     @property
     def percent(self) -> float:
@@ -98,7 +91,6 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
             config, from other weights than those of `same_weights`, or on other data.
         TrainingError: if files of its data were replaced while it trained.
     """
-
     if config.strategy == "multiworker" or config.processes.count > 1:
         raise UsageError(
             "Expected one process, which trains run after run: TensorFlow and JAX join a job once. "
@@ -107,6 +99,7 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
     wanted = json.loads(schema.to_json(schema.complete(config)))
     checkpoint = _BEGUN.get() or fingerprint.digest_of_checkpoint(config.checkpoint)
     data = dataset.describe(config.train_split, config.eval_split)
+    folder = epath.Path(workdir)
 
     def require_start(found):
         if found != checkpoint:
@@ -124,9 +117,9 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
         try:
             dataset.require_unchanged()
         except TrainingError:
-            _remove(epath.Path(workdir) / "checkpoints", checkpoints.OURS)
-            _remove(epath.Path(workdir) / "tensorboard", run_directory.EVENTS)
-            _remove(epath.Path(workdir), _WRITTEN)
+            _remove(folder / "checkpoints", checkpoints.OURS)
+            _remove(folder / "tensorboard", run_directory.EVENTS)
+            _remove(folder, _WRITTEN)
             raise
 
     def train() -> dict:
@@ -138,12 +131,10 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
             result = _last_scores(workdir, task_of(wanted))
         except Diverged as error:
             result = RunResult(diverged=str(error))
-        except UsageError:
-            # Before any training: the folder may be another run's.
-            raise
-        except TrainingError:
-            # The same command would go on from its states.
-            remove_if_replaced()
+        except TrainingError as error:
+            # The same command would go on from its states; but the folder may be another run's.
+            if not isinstance(error, UsageError):
+                remove_if_replaced()
             raise
         remove_if_replaced()
         require_start_of_run()
@@ -151,22 +142,19 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
         return {"config": wanted, "data": data, **scores}
 
     kept = computed_once(workdir / RESULT, train)
-    changes = schema.differences(kept["config"], wanted)
-    if changes:
+    if changes := "; ".join(schema.differences(kept["config"], wanted)):
         raise UsageError(
-            f"{workdir} holds a run of another config ({'; '.join(changes)}). "
-            "Use another --workdir."
+            f"{workdir} holds a run of another config ({changes}). Use another --workdir."
         )
     require_start(kept["checkpoint"])
     accept = wanted["data_changed"] == "accept"
     fingerprint.require_same(kept["data"], data, str(workdir), accept, finished=True)
-    _remove(epath.Path(workdir) / "checkpoints", checkpoints.OURS)
+    _remove(folder / "checkpoints", checkpoints.OURS)
     return RunResult(**kept["result"])
 
 
 def _remove(folder, names):
     """Removes what runs write in a folder, all that `names` match, and an empty folder."""
-
     there = read_path(folder, lambda: [*folder.iterdir()] if folder.is_dir() else [])
     for path in filter(lambda each: names.fullmatch(each.name), there):
         remote_stores.remove(path)

@@ -18,14 +18,8 @@ from typing import NoReturn
 
 from ..errors import Interrupted, TrainingError, first_line
 
-_BAD_USE = (
-    ValueError,
-    FileNotFoundError,
-    FileExistsError,
-    IsADirectoryError,
-    NotADirectoryError,
-    PermissionError,
-)
+_NO_SUCH_FILE = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
+_BAD_USE = (ValueError, PermissionError, *_NO_SUCH_FILE)
 
 
 def status_of(run: Callable[[], int | None], debug: bool = False) -> int:

@@ -26,20 +26,11 @@ class CommandParser(argparse.ArgumentParser):
     """
 
     def __init__(
-        self,
-        prog: str,
-        description: str | None = "",
-        stores: dict[str, Store] | None = None,
-        **settings: Any,
+        self, prog: str, description: str | None = "", stores: dict[str, Store] | None = None
     ):
         self.stores = {} if stores is None else stores
-        super().__init__(
-            prog=prog,
-            description=description,
-            allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            **settings,
-        )
+        form = argparse.RawDescriptionHelpFormatter
+        super().__init__(prog, None, description, allow_abbrev=False, formatter_class=form)
         self._takes_overrides = False
         text = "show the full traceback of an error; VIT_DEBUG=1 in the environment does too"
         self.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=text)

@@ -35,23 +35,15 @@ _HELPS = ("--help", "-h", "--helpfull")
 
 @dataclasses.dataclass(frozen=True)
 class Commands:
-    """A table of commands.
+    """A table of commands."""
 
-    Attributes:
-        program: how they are called, "keras-vit".
-        package: has the file of each.
-        table: {name of a command, and of its file: its line in the help}.
-        usage: the help, in which `{table}` becomes a line for each command.
-        groups: {name: (its line in the help, the commands behind it)}.
-        default: the command that has options without a name.
-    """
-
-    program: str
-    package: str
-    table: Mapping[str, str]
-    usage: str
+    program: str  # how they are called, "keras-vit"
+    package: str  # has the file of each
+    table: Mapping[str, str]  # {name of a command, and of its file: its line in the help}
+    usage: str  # the help, in which `{table}` becomes a line for each command
+    # {name: (its line in the help, the commands behind it)}
     groups: Mapping[str, tuple[str, "Commands"]] = dataclasses.field(default_factory=dict)
-    default: str = ""
+    default: str = ""  # the command that has options without a name
 
     def main(self, arguments: Sequence[str] | None = None) -> int:
         """Runs the command that `arguments` name, and returns the exit status of the process.

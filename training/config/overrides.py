@@ -23,7 +23,7 @@ from ..io.quiet_start import quiet_start
 from . import schema
 from .schema import DEFAULTS
 
-_OWN = pathlib.Path(__file__).parents[1] / "configs"
+_OURS = pathlib.Path(__file__).parents[1] / "configs"
 _HAS = re.compile("^(def )?get_config", re.MULTILINE)
 _BOOLS = {"true": True, "1": True, "false": False, "0": False}
 
@@ -31,10 +31,8 @@ _BOOLS = {"true": True, "1": True, "false": False, "0": False}
 def load_config(text: str) -> ConfigDict:
     """Returns what `get_config(ARGUMENT)` of `FILE[:ARGUMENT]` returns, a `ConfigDict`.
 
-    Raises:
-        UsageError: for a wrong argument, or if the user's file fails, whose traceback is printed
-            before.
-        TrainingError, OSError: of the package's configs, for a store that fails.
+    Raises `UsageError` for a wrong argument, or if the user's file fails, whose traceback is
+    printed before; the package's configs also `TrainingError` or `OSError` of a store that fails.
     """
     path, _, argument = text.partition(":")
     file = _file_of(path)
@@ -51,10 +49,10 @@ def load_config(text: str) -> ConfigDict:
                 raise UsageError(f"Expected --config={form}. Received: {text}.") from error
             config = get_config(*arguments)
     except Exception as error:
-        own = pathlib.Path(file).parent == _OWN
-        if own and isinstance(error, ValueError):
+        is_ours = pathlib.Path(file).parent == _OURS
+        if is_ours and isinstance(error, ValueError):
             raise UsageError(f"--config={text}: {error}") from error
-        if own or isinstance(error, TrainingError):
+        if is_ours or isinstance(error, TrainingError):
             raise
         traceback.print_exc()
         reason = f"{' '.join(str(error).split())} ({type(error).__name__})"
@@ -71,22 +69,20 @@ def _file_of(path):
     """Returns the user's file of that path, else the package's config of that name."""
     if pathlib.Path(path).is_file():
         return path
-    own = {each.stem: each for each in _OWN.glob("*.py") if _HAS.search(each.read_text("utf-8"))}
-    if path not in own:
+    ours = {each.stem: each for each in _OURS.glob("*.py") if _HAS.search(each.read_text("utf-8"))}
+    if path not in ours:
         raise UsageError(
-            f"{did_you_mean(path, own)}Expected a Python file with get_config(ARGUMENT), or one of "
-            f"{', '.join(sorted(own))}. Received: {path}, no such file."
+            f"{did_you_mean(path, ours)}Expected a Python file with get_config(ARGUMENT), or one "
+            f"of {', '.join(sorted(ours))}. Received: {path}, no such file."
         )
-    return str(own[path])
+    return str(ours[path])
 
 
 def config_of(options: argparse.Namespace, config: ConfigDict | None = None) -> ConfigDict:
     """Returns the complete config that the options of `CommandParser.add_run` describe.
 
-    `config` takes the place of the one that --config names.
-
-    Raises:
-        UsageError: for an unknown key or a wrong value; and as `load_config`.
+    `config` takes the place of the one that --config names. Raises `UsageError` for an unknown key
+    or a wrong value; and as `load_config`.
     """
     config = load_config(options.config) if config is None else config
     data_dir = [f"--config.data_dir={options.data_dir}"] if options.data_dir else []
@@ -111,11 +107,9 @@ def override(config: ConfigDict, arguments: Sequence[str]) -> ConfigDict:
     """Returns a copy of `config` with the values of `--config.KEY=VALUE` arguments.
 
     A value has the type of the key's default. An argument of the model's constructor, which checks
-    it, is a value as Python writes it, else text. A flag alone is true; `epochs` and
-    `total_steps` replace each other.
-
-    Raises:
-        UsageError: for an unknown key or a value of another type, or for both of those lengths.
+    it, is a value as Python writes it, else text. A flag alone is true; `epochs` and `total_steps`
+    replace each other. Raises `UsageError` for an unknown key, a value of another type, or both of
+    those lengths.
     """
     try:
         flat = schema.flatten(config.to_dict())
@@ -131,7 +125,7 @@ def override(config: ConfigDict, arguments: Sequence[str]) -> ConfigDict:
         elif re.fullmatch(r"model\.\w+", name):
             flat[name] = _argument_of_model(text) if given else True
         else:
-            raise schema.unknown_key(name)
+            raise schema.unknown_key_error(name)
     lengths = {key for key in ("epochs", "total_steps") if flat.get(key)}
     replaced = lengths - {*names}
     if len(lengths) > 1 and not replaced:
@@ -144,10 +138,7 @@ def override(config: ConfigDict, arguments: Sequence[str]) -> ConfigDict:
 def parse_value(argument: str, label: str, before: Any) -> Any:
     """Returns the value of `…KEY=VALUE`, or `…KEY`, with the type of the value `before` it.
 
-    Messages name the key by `label`.
-
-    Raises:
-        UsageError: for a value of another type.
+    Raises `UsageError`, which names the key by `label`, for a value of another type.
     """
     _, given, text = argument.partition("=")
     kind = type(before)

@@ -28,29 +28,17 @@ KINDS = {
 
 
 class Key(NamedTuple):
-    """One key of a config.
+    """One key of a config."""
 
-    Attributes:
-        name: with its section, such as `optimizer.base_lr`.
-        default: its value in a config that does not give it, which also fixes the type.
-        meaning: one line.
-        choices: all values that it can have; empty for any.
-        least: of a number, or each of several, the smallest value.
-        greatest: of a number, the largest value; None is the largest that can be computed with.
-        below: of a number, what the value is smaller than, or None.
-        resumable: whether a resumed run may change it: where and how it computes, not what.
-        own: whether every process of a job may have its own.
-    """
-
-    name: str
-    default: Any
-    meaning: str
-    choices: tuple[str, ...] = ()
-    least: int = 0
-    greatest: float | None = None
-    below: int | None = None
-    resumable: bool = False
-    own: bool = False
+    name: str  # with its section, such as `optimizer.base_lr`
+    default: Any  # also fixes the type
+    meaning: str  # one line
+    choices: tuple[str, ...] = ()  # all values that it can have; empty for any
+    least: int = 0  # of a number, or each of several
+    greatest: float | None = None  # of a number; None is the largest that can be computed with
+    below: int | None = None  # a number is smaller than this
+    resumable: bool = False  # whether a resumed run may change it: where and how it computes
+    own: bool = False  # whether the processes of a job may have several values
 
     @property
     def expected(self) -> str:
@@ -303,9 +291,8 @@ def complete(config: ConfigDict | Mapping[str, Any]) -> ConfigDict:
     """
     flat = DEFAULTS | flatten(config)
     # A model takes any argument of its constructor, which checks them itself.
-    unknown = [name for name in flat if name not in DEFAULTS and not name.startswith("model.")]
-    if unknown:
-        raise unknown_key(unknown[0])
+    if unknown := [name for name in flat if name not in DEFAULTS and name[:6] != "model."]:
+        raise unknown_key_error(unknown[0])
     for key in KEYS:
         value = flat[key.name]
         if not key.accepts(value):
@@ -328,8 +315,8 @@ def complete(config: ConfigDict | Mapping[str, Any]) -> ConfigDict:
     return result
 
 
-def unknown_key(name: str) -> UsageError:
-    """Returns the error of a key that is not known, with the closest one, or all of its section."""
+def unknown_key_error(name: str) -> UsageError:
+    """Returns the error of an unknown key, with the closest key, or all keys of its section."""
     section, _, last = name.rpartition(".")
     by_last = {each.rpartition(".")[2]: each for each in DEFAULTS}
     hint = did_you_mean(name, DEFAULTS) or did_you_mean(last, by_last, by_last)
@@ -343,14 +330,10 @@ def derive_steps(
 ) -> None:
     """Fills in `total_steps` from `epochs`, and the length of the schedule from `total_steps`.
 
-    Args:
-        config: a complete config, changed in place.
-        examples: size of the training split.
-        before: the config of the run that is resumed, whose steps stay when its data has changed.
-
-    Raises:
-        UsageError: if they are more updates than can be counted, no more than the warm-up's, or
-            end before the first that is profiled or that trains what `freeze` names.
+    Changes a complete config in place. `examples` is the size of the training split; the steps of
+    a resumed run, whose config is `before`, stay when its data has changed. Raises `UsageError` for
+    more updates than can be counted, no more than the warm-up's, or if they end before the first
+    that is profiled or that trains what `freeze` names.
     """
     if config.total_steps < 1 and before and before.get("epochs") == config.epochs:
         config.total_steps = before.get("total_steps", 0)

@@ -14,11 +14,8 @@ def parse_argument(
 ) -> tuple[str, str, dict[str, Any]]:
     """Returns (MODEL, DATASET, {KEY: value}) of `--config=FILE:MODEL,DATASET[,KEY=VALUE…]`.
 
-    `text` is what follows the colon, `file` and `defaults` are as in `parse_options`, and
-    `datasets` the names that DATASET can be; empty for any.
-
-    Raises:
-        UsageError: saying what was expected.
+    `text` is what follows the colon, `file` and `defaults` are as in `parse_options`, which also
+    says what is raised, and `datasets` the names that DATASET can be; empty for any.
     """
     model, _, others = text.partition(",")
     dataset, *rest = (part.strip() for part in others.split(","))
@@ -35,10 +32,8 @@ def parse_argument(
 def parse_options(parts: Iterable[str], file: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Returns {KEY: value} of parts `KEY=VALUE`, which follow the rules of `--config.KEY=VALUE`.
 
-    `defaults` are of all keys that there are, and fix the types; messages name the `file`.
-
-    Raises:
-        UsageError: for an unknown key or a value of another type.
+    `defaults` name all keys, and fix the types. Raises `UsageError`, which names the `file`, for an
+    unknown key or a value of another type.
     """
     options = dict(defaults)
     for part in parts:

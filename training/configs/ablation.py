@@ -21,15 +21,8 @@ from keras_vit.training.paper_tables import TABLE_8
 
 SCALES = ("small", "paper")
 
-SMALL_MODEL = {
-    "image_size": 32,
-    "patch_size": 4,
-    "hidden_size": 64,
-    "mlp_dim": 128,
-    "num_heads": 4,
-    "num_layers": 4,
-    "classifier": "token",
-}
+SMALL_MODEL: dict[str, Any] = {"image_size": 32, "patch_size": 4, "hidden_size": 64, "mlp_dim": 128}
+SMALL_MODEL |= {"num_heads": 4, "num_layers": 4, "classifier": "token"}
 _OF_EVERY_MODEL = ("name", "image_size", "head_bias_init")
 
 # (data set, split to choose examples from, split to classify) of linear few-shot accuracy.
@@ -41,20 +34,14 @@ FEW_SHOT = {
 
 @dataclasses.dataclass(frozen=True)
 class Study:
-    """An ablation: configs that differ in what is studied.
+    """An ablation: configs that differ in what is studied."""
 
-    Attributes:
-        title: of its table and figure.
-        cells: function of a scale that returns {cell: config}, in the order of the table.
-        evaluations: how many a run makes, where its course is looked at; 0 is one at the end.
-        early_stopping: whether the weights of the best evaluation are scored instead of the last.
-        paper: {cell: the paper's 5-shot accuracy in percent}, where it has one.
-    """
-
-    title: str
+    title: str  # of its table and figure
+    # A function of a scale that returns {cell: config}, in the order of the table.
     cells: Callable[[str], dict[str, ConfigDict]]
-    evaluations: int = 0
-    early_stopping: bool = False
+    evaluations: int = 0  # of a run, where its course is looked at; 0 is one at the end
+    early_stopping: bool = False  # whether the best evaluation's weights are scored, not the last
+    # {cell: the paper's 5-shot accuracy in percent}, where it has one.
     paper: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
@@ -85,11 +72,9 @@ def _config(scale, arguments, model="ViT-B/16"):
 def _small_config():
     config = default_config()
     config.model = dict(SMALL_MODEL)
-    config.dataset = "cifar10"
-    config.eval_split = "test"
+    config.update(dataset="cifar10", eval_split="test", batch_size=128, eval_batch_size=250)
     config.train_preprocess = "decode|inception_crop(32)|flip_lr|value_range(-1, 1)"
     config.eval_preprocess = "decode|resize(32)|value_range(-1, 1)"
-    config.update(batch_size=128, eval_batch_size=250)
     config.update(total_steps=1500, steps_per_call=25, log_every_steps=100)
     config.optimizer.update(base_lr=2e-3, warmup_steps=100, weight_decay=0.1, clip_norm=1.0)
     return config
@@ -116,11 +101,8 @@ _SMALLER_RATE = 3 / 8
 
 
 def _head(scale):
-    cells = {
-        "token": _config(scale, {"classifier": "token"}),
-        "gap": _config(scale, {"classifier": "gap"}),
-        "gap_small_rate": _config(scale, {"classifier": "gap"}),
-    }
+    pooling = {"token": "token", "gap": "gap", "gap_small_rate": "gap"}
+    cells = {cell: _config(scale, {"classifier": kind}) for cell, kind in pooling.items()}
     cells["gap_small_rate"].optimizer.base_lr *= _SMALLER_RATE
     return cells
 
@@ -192,8 +174,8 @@ _SIZED_MODELS: dict[str, dict[str, dict[str, Any]]] = {
     "paper": {
         "ViT-b": {
             "name": "ViT-B/32",
-            "hidden_size": 384,
             "mlp_dim": 1536,
+            "hidden_size": 384,
             "representation_size": 384,
         },
         "ViT-B": {"name": "ViT-B/32"},

@@ -2,7 +2,7 @@
 
 `checkpoint-STEP/` holds `part-N.safetensors` of every process that writes, and `manifest.json`,
 which is written last: the step, shapes and dtypes of the arrays, digests of the parts. A part has
-whole arrays by their names, and what a process holds of a divided one as `NAME@START,START,...`.
+whole arrays under their names, and the pieces of divided arrays under `NAME@START,START,...`.
 """
 
 import concurrent.futures
@@ -35,24 +35,15 @@ _DAMAGE = (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeErro
 
 
 class Shards(NamedTuple):
-    """An array in pieces: those that this process writes, or all that were written.
+    """An array in pieces: those that this process writes, or all that were written."""
 
-    Attributes:
-        shape, dtype: of the whole array.
-        pieces: (start along each axis, values) of each: an array, or a slice of a file, which is
-            not read yet.
-    """
-
-    shape: tuple[int, ...]
+    shape: tuple[int, ...]  # of the whole array, as the dtype
     dtype: np.dtype
+    # (start along each axis, values): an array, or a slice of a file that is not read yet.
     pieces: list[tuple[tuple[int, ...], Any]]
 
     def read(self, index: Sequence[slice] | None = None) -> np.ndarray:
-        """Returns the slice of what was written at `index`, of every axis; None reads all.
-
-        Raises:
-            ValueError: if pieces of it are missing.
-        """
+        """Returns the array, or what `index` slices; raises ValueError if pieces are missing."""
         index = [slice(None)] * len(self.shape) if index is None else index
         bounds = [each.indices(size)[:2] for each, size in zip(index, self.shape, strict=True)]
         first, end = np.array(bounds, int).reshape(-1, 2).T
@@ -84,8 +75,8 @@ class Checkpoints:
     Args:
         directory: `checkpoints/` of the run; created by the first save.
         keep: number of states kept.
-        part: number of this process among those that write; None if it writes nothing.
-        parts: how many processes write. Process 0 completes states.
+        part: this process's number among those that write states, or None. 0 completes them.
+        parts: how many processes write.
 
     Attributes:
         saved_step: int, the last step that is known to be saved, or None.
@@ -128,8 +119,7 @@ class Checkpoints:
                 continue
             for old in damaged:
                 aside = old.with_name(f"damaged-{old.name}")
-                # Left from the same step, when that was damaged before.
-                _remove(aside)
+                _remove(aside)  # left where that step was damaged before
                 old.rename(aside)
             self.saved_step = step
             return step
@@ -141,14 +131,10 @@ class Checkpoints:
         return None
 
     def save(self, step: int, take: Callable[[], Mapping[str, Shards]]) -> None:
-        """Starts to save a state, unless that is saved, once the one before is complete.
+        """Starts to save the state of a step, unless it is saved, once the one before is complete.
 
-        Args:
-            step: of the state.
-            take: returns copies of the arrays by name; of all processes with the same names.
-
-        Raises:
-            TrainingError: if the state before could not be written.
+        `take` returns copies of the arrays by name, the same names in all processes. Raises
+        `TrainingError` if the state before could not be written.
         """
         self.wait()
         if step == self.saved_step:
@@ -161,8 +147,7 @@ class Checkpoints:
     def wait(self) -> None:
         """Waits until the last state is complete.
 
-        Raises:
-            TrainingError: if it cannot be written; earlier states are untouched.
+        Raises `TrainingError` if it cannot be written; earlier states are untouched.
         """
         if self._pending is None:
             return
@@ -238,11 +223,7 @@ def _remove(path):
 
 
 def read(directory: str | os.PathLike, step: int) -> dict[str, Shards]:
-    """Returns the arrays of a state by name; nothing of them is read yet.
-
-    Raises:
-        TrainingError: if the state is damaged.
-    """
+    """Returns the arrays of a state by name, not read yet; raises `TrainingError` if damaged."""
     path = pathlib.Path(directory) / f"{_PREFIX}{step}"
     try:
         manifest = _manifest(path)
@@ -252,8 +233,7 @@ def read(directory: str | os.PathLike, step: int) -> dict[str, Shards]:
         }
         for part in manifest["parts"]:
             file: Any = safe_open(path / part, framework="numpy")
-            keys = file.keys()
-            for key in keys:
+            for key in list(file.keys()):
                 name, _, starts = (key, "", "") if key in arrays else key.rpartition("@")
                 start = map(int, starts.split(",")) if starts else [0] * len(arrays[name].shape)
                 arrays[name].pieces.append((tuple(start), file.get_slice(key)))

@@ -20,18 +20,9 @@ from ml_collections import ConfigDict
 from keras_vit.type_hints import Tensor
 
 from ..errors import TrainingError, UsageError, first_line
-from . import checkpoints
+from . import checkpoints, update
 from .checkpoints import Checkpoints, Shards
-from .update import (
-    BatchSums,
-    Differentiation,
-    Objective,
-    PrepareImages,
-    Report,
-    Totals,
-    Update,
-    prepared,
-)
+from .update import Objective, PrepareImages, Report, Totals
 from .worker_watch import SECONDS_TO_NAME_THE_LOST, Watch
 
 # (num_input_pipelines, input_pipeline_id) -> `tf.data.Dataset` of batches with static shapes.
@@ -40,7 +31,7 @@ from .worker_watch import SECONDS_TO_NAME_THE_LOST, Watch
 MakeDataset = Callable[[int, int], Any]
 
 
-class Engine(Differentiation, abc.ABC):
+class Engine(update.Differentiation, abc.ABC):
     """Runs the updates of one model, in one process or in several that act together.
 
     The trainer calls, in this order: the constructor, `build`, `restore`, `make_batches`, then
@@ -54,13 +45,12 @@ class Engine(Differentiation, abc.ABC):
 
     Attributes:
         strategies: values of `config.strategy` that this engine knows.
-        part, parts: number of this process among those that write states, None if it writes
-            nothing, and how many do. The first, the chief, is the first of `gather`.
+        part: this process's number among those that write checkpoints, or None. 0 is the chief, the
+            first of `gather`.
+        parts: how many processes write checkpoints.
         runtime_errors: exceptions that the backend's runtime and its input raise when they fail.
-        update: from `build` on.
-        model: the `keras.Model`, from `build` on. Its variables hold the weights of the last
-            update only within `averaged_weights`; elsewhere they may be stale.
-        optimizer: of the model, as stale as that.
+        model, optimizer, update: from `build` on. The variables hold the values of the last update
+            only within `averaged_weights`; elsewhere they may be stale.
         step: int, updates done.
         watch: of the other processes of the job; None where there are none.
 
@@ -111,11 +101,9 @@ class Engine(Differentiation, abc.ABC):
         """Makes the model and its optimizer in their place and prepares the update.
 
         Args:
-            make_model: returns the model, images to logits, with its first weights; the global
-                seed is set before.
-            make_optimizer: an optimizer of `keras_vit.optimizers` for the
-                model, not built.
-            make_objective: what the updates of the model minimize.
+            make_model: returns the model with its first weights; the global seed is set before.
+            make_optimizer: returns an optimizer of `keras_vit.optimizers`, not built.
+            make_objective: returns what updates minimize.
             prepare_images: applied to the images of training.
 
         Raises:
@@ -128,13 +116,13 @@ class Engine(Differentiation, abc.ABC):
             self.optimizer.build(self.model.trainable_variables)
             objective = make_objective(self.model)
         parts = self.model, self.optimizer, objective, prepare_images
-        self.update = Update(self.config, *parts, backend=self)
+        self.update = update.Update(self.config, *parts, backend=self)
         self._compile()
         paths = [each.path for each in self.update.weights]
         if twice := [path for path in paths if paths.count(path) > 1]:
             raise ValueError(
-                f"Expected every weight to have a path of its own. Received two of {twice[0]}: "
-                "give the layers names."
+                f"Expected every weight to have another path. Received two of {twice[0]}: give the "
+                "layers names."
             )
 
     @abc.abstractmethod
@@ -239,24 +227,19 @@ class Engine(Differentiation, abc.ABC):
         return iter(dataset)
 
     def make_batches(self, make_dataset: MakeDataset) -> Iterator[Any]:
-        """Returns the input of `train`, an iterator of this engine's own kind.
+        """Returns the input of `train`, an iterator of a kind that this engine takes.
 
-        Args:
-            make_dataset: called for each input pipeline of this process; its batches are
-                `{"image": (batch, height, width, channels), "label": (batch, classes)}`, and the
-                first is that of update `step`.
+        `make_dataset` is called for each input pipeline of this process; its first batch is that
+        of update `step`.
         """
         return self._batches(self._distribute(make_dataset))
 
     def train(
         self, batches: Iterator[Any], count: int, *, save: bool = False, stop: bool = False
     ) -> Report:
-        """Runs `count` updates on the next batches, and adds them to `step`.
+        """Runs `count` updates, at least 1, on the next of `make_batches`; adds them to `step`.
 
-        Args:
-            batches: of `make_batches`.
-            count: at least 1.
-            save, stop: requests of this process, of which the reports of all processes tell.
+        `save` and `stop` are requests of this process, of which the reports of all processes tell.
         """
         report = self._run(batches, count, np.array([save, stop], np.float32)).report(count)
         self.step += count
@@ -276,7 +259,7 @@ class Engine(Differentiation, abc.ABC):
 
     def make_split_sums(
         self,
-        batch_sums: BatchSums,
+        batch_sums: update.BatchSums,
         make_dataset: MakeDataset,
         prepare_images: PrepareImages,
     ) -> Callable[[], np.ndarray]:
@@ -295,7 +278,7 @@ class Engine(Differentiation, abc.ABC):
         """
 
         def of_batch(batch):
-            return batch_sums(self.model, prepared(batch, prepare_images))
+            return batch_sums(self.model, update.prepared(batch, prepare_images))
 
         function, dataset = self._compile_sums(of_batch), self._distribute(make_dataset)
 
@@ -375,11 +358,9 @@ class Engine(Differentiation, abc.ABC):
 
 
 def gather_text(text: str, gather: Callable[[np.ndarray], np.ndarray]) -> list[str]:
-    """Returns the text of each process.
+    """Returns the text of each process, given that of this one.
 
-    Args:
-        text: of this process.
-        gather: returns the int32 numbers that each process passes it, equally many, as rows.
+    `gather` returns the int32 numbers that each process passes it, equally many, as rows.
     """
     encoded = text.encode()
     lengths = gather(np.array([len(encoded)], np.int32))[:, 0]

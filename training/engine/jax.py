@@ -37,18 +37,12 @@ Batch = dict[str, jax.Array]
 
 
 def create_mesh(data: int, fsdp: int, devices: Sequence[jax.Device] | None = None) -> Mesh:
-    """Returns the mesh of shape (data, fsdp).
+    """Returns the mesh of shape (data, fsdp), by default of all devices of all processes.
 
-    The devices of a process stand together, in the order of the processes, so that each process
-    holds consecutive examples of every batch.
-
-    Args:
-        data: number of groups of devices that each hold a whole state; -1 is what `fsdp` leaves.
-        fsdp: number of devices that a state is divided over; -1 is what `data` leaves.
-        devices: all devices of all processes by default.
-
-    Raises:
-        UsageError: if that is not the number of devices.
+    A state is divided over `fsdp` devices, and `data` groups of them hold a whole one each; -1 is
+    what the other leaves. The devices of a process stand together, in the order of the processes,
+    so that each process holds consecutive examples of every batch. Raises `UsageError` if that is
+    not the number of devices.
     """
     devices = jax.devices() if devices is None else devices
     ordered = sorted(devices, key=lambda device: (device.process_index, device.id))
@@ -139,9 +133,8 @@ class _WholeWeights(keras.StatelessScope):
 class DeviceBatches(Iterator[Batch]):
     """Batches on the devices, some of them sent before they are asked for.
 
-    Args:
-        dataset: of this process's parts of the batches, dicts of arrays; a `tf.data.Dataset`.
-        sharding: of a global batch.
+    `dataset`, a `tf.data.Dataset`, has this process's parts of the batches, dicts of arrays;
+    `sharding` is of a global batch.
     """
 
     def __init__(self, dataset: Any, sharding: NamedSharding):
@@ -290,8 +283,7 @@ class JaxEngine(Engine):
         asked = jax.make_array_from_process_local_data(batch_sharding(self.mesh), asked)
         requests, totals = self._begin(asked)
         running = collections.deque([totals], maxlen=_AHEAD)
-        state = [variable.value for variable in self.trained]
-        frozen = [variable.value for variable in self.fixed]
+        state, frozen = ([each.value for each in group] for group in (self.trained, self.fixed))
         for _ in range(count):
             batch = next(batches)
             jax.block_until_ready(running[0])
@@ -304,11 +296,11 @@ class JaxEngine(Engine):
         return totals
 
     def _assign(self, variable: keras.Variable, read: Callable[[Any], np.ndarray]) -> None:
-        def values(index):
-            return np.asarray(read(index), variable.dtype)
-
         shape, sharding = tuple(variable.shape), state_sharding(self.mesh, variable.shape)
-        variable.assign(jax.make_array_from_callback(shape, sharding, values))
+        values = jax.make_array_from_callback(
+            shape, sharding, lambda index: np.asarray(read(index), variable.dtype)
+        )
+        variable.assign(values)
 
     def _take(self) -> list[Shards]:
         arrays = [each.value for each in self._variables().values()]

@@ -24,11 +24,8 @@ _LOOPBACK = ("localhost", "127.0.0.1")
 class Job(Watch):
     """The other processes of this process's job: watched while it runs, left at its end.
 
-    Serves a port at the address that it tells the others, and watches theirs.
-
-    Args:
-        timeout: seconds that a process which does not answer is waited for.
-        coordinator: host of process 0, "" where JAX detects it.
+    Serves a port at the address that it tells the others, and watches theirs. Waits `timeout`
+    seconds for an answer. `coordinator` is the host of process 0, "" where JAX detects it.
     """
 
     def __init__(self, timeout: float, coordinator: str = ""):
@@ -75,12 +72,8 @@ def join(config: ConfigDict) -> Job | None:
     `config.processes.coordinator` says how: "host:port" is where process 0 can be reached, with
     `config.processes.count` and `.index`; "auto" leaves all three to what JAX detects (a TPU
     slice, Slurm, Open MPI); "" is one process alone, or "auto" on a TPU slice of several hosts.
-
-    Returns:
-        The job, or None if there is no other process.
-
-    Raises:
-        UsageError: if the processes cannot be joined as described, or have unequal devices.
+    Returns the job, or None if there is no other process. Raises `UsageError` if the processes
+    cannot be joined as described, or have unequal devices.
     """
     processes = config.processes
     if not processes.coordinator and "," not in os.environ.get("TPU_WORKER_HOSTNAMES", ""):

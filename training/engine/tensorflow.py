@@ -37,11 +37,7 @@ _EXAMPLE = (
 
 
 class TensorFlowEngine(Engine):
-    """See `Engine`. Every variable is whole on every replica, which has an equal part of a batch.
-
-    Attributes:
-        strategy: the `tf.distribute.Strategy` of `config.strategy`.
-    """
+    """See `Engine`. Every variable is whole on each replica, which has an equal part of a batch."""
 
     strategies = ("one", "mirrored", "multiworker", "tpu")
     runtime_errors = (tf.errors.OpError,)
@@ -206,10 +202,7 @@ def create_strategy(config: ConfigDict) -> tf.distribute.Strategy:
     * `one`: TensorFlow's default placement, on one GPU or the CPU.
     * `mirrored`: all GPUs of this host, or all its logical CPUs if it has no GPU.
     * `multiworker`: the cluster of `TF_CONFIG`.
-    * `tpu`: the TPU called `config.tpu`, see `docs/tpu.md`.
-
-    Raises:
-        UsageError: if the TPU cannot be reached.
+    * `tpu`: the TPU called `config.tpu`, see `docs/tpu.md`; `UsageError` if it is out of reach.
     """
     if config.strategy == "one":
         return tf.distribute.get_strategy()
@@ -232,10 +225,7 @@ def compiles(config: ConfigDict) -> bool:
 
     On TPUs it always does. "auto" takes XLA on GPUs, as Keras does, unless it crashes there. On a
     CPU it takes XLA for long runs where `benchmarks compare_libraries` finds it faster in float32
-    and bfloat16: with matrix units (AMX).
-
-    Raises:
-        UsageError: for "on" with a GPU on which TensorFlow's XLA crashes.
+    and bfloat16: with matrix units (AMX). Raises `UsageError` for "on" where it crashes.
     """
     if config.strategy == "tpu":
         return True
@@ -275,12 +265,10 @@ def _tpu_strategy(config):
 
 
 def read_cluster(environment: Mapping[str, str] = os.environ) -> tuple[str, dict[str, str]]:
-    """Returns ("worker 1", {"worker 0": "host:port"}): the own task and all, of `TF_CONFIG`.
+    """Returns this process's task and the address of each, ("worker 1", {"worker 0": "host:port"}).
 
-    The chief comes first; without one worker 0 is that.
-
-    Raises:
-        UsageError: naming what is wrong with the variable.
+    `TF_CONFIG` names them. The chief comes first; without one, worker 0 is the chief. Raises
+    `UsageError`, naming what is wrong with the variable.
     """
     try:
         content = json.loads(environment["TF_CONFIG"])

@@ -35,31 +35,20 @@ class Objective(NamedTuple):
 
 
 class Report(NamedTuple):
-    """The report of a call of several updates; equal in every process.
+    """The report of a call of several updates; equal in every process."""
 
-    Attributes:
-        loss, gradient_norm: means over the updates of the call.
-        save, stop: whether any process asked for a checkpoint, or to stop.
-        bad_step: the first update whose loss or gradient was not usable, or -1.
-    """
-
-    loss: float
+    loss: float  # mean over the updates of the call, as the next
     gradient_norm: float
-    save: bool
-    stop: bool
-    bad_step: int
+    save: bool  # whether any process asked for a checkpoint
+    stop: bool  # whether any process asked to stop
+    bad_step: int  # the first update whose loss or gradient was not usable, or -1
 
 
 class Totals(NamedTuple):
-    """The report while the updates of a call run: arrays on the devices.
+    """The report while the updates of a call run: arrays on the devices."""
 
-    Attributes:
-        sums: float32 (4,), of losses, gradient norms and requests to save and to stop.
-        bad_step: integer, as in `Report`.
-    """
-
-    sums: Tensor
-    bad_step: Tensor
+    sums: Tensor  # float32 (4,): losses, gradient norms, requests to save and to stop
+    bad_step: Tensor  # integer, as in `Report`
 
     def report(self, count: int) -> Report:
         """Returns the report on `count` updates."""
@@ -120,10 +109,7 @@ class Update:
     def share(self, batch: Batch, number: Tensor, replica: Tensor) -> list[Tensor]:
         """Returns this replica's share of the loss and of its gradients, summed over micro-batches.
 
-        Args:
-            batch: of this replica.
-            number: integer scalar, of the update.
-            replica: int32 scalar, number of the replica.
+        `batch` is this replica's, `number` the update's and `replica` the replica's, int scalars.
         """
         count = self.config.accumulation_steps
         states = generator_states(self.config.seed, number, len(self.generators))
@@ -151,10 +137,8 @@ class Update:
     def apply(self, share: Sequence[Tensor], requests: Tensor, totals: Totals) -> Totals:
         """Changes weights and optimizer by the shares of all replicas; returns the totals then.
 
-        Args:
-            share: of this replica, as `share` returns it.
-            requests: float32 (2,), of this replica: to save, to stop.
-            totals: of the call so far.
+        `share` and `requests`, float32 (2,) to save and to stop, are this replica's; `totals` are
+        those of the call so far.
         """
         number = ops.cast(self.optimizer.iterations, totals.bad_step.dtype)
         loss, *gradients = share
@@ -204,8 +188,7 @@ def _frozen_weights(model: keras.Model) -> list[keras.Variable]:
         id(variable) for layer in model._flatten_layers() for variable in layer._trainable_variables
     }
     frozen = [variable for variable in model.non_trainable_variables if not is_seed(variable)]
-    others = [variable.path for variable in frozen if id(variable) not in trained_once]
-    if others:
+    if others := [each.path for each in frozen if id(each) not in trained_once]:
         raise ValueError(
             "The trainer updates trainable variables only; expected a model without running "
             f"statistics. Received non-trainable variables: {', '.join(others)}."

@@ -21,9 +21,6 @@ class Watch:
         peers: {"worker 1": "host:port"} of all other workers.
         timeout: seconds to wait for a peer to come, and for one to answer again.
         on_loss: called with the message; by default prints it and exits with status 1.
-
-    Attributes:
-        came: names of the peers that have answered.
     """
 
     def __init__(self, peers: Mapping[str, str], timeout: float, on_loss: Callable | None = None):
@@ -33,7 +30,7 @@ class Watch:
             host, _, port = address.rpartition(":")
             self.peers[f"{name} ({address})"] = host, int(port)
         self.on_loss = on_loss or _leave
-        self.came: set[str] = set()
+        self.came: set[str] = set()  # names of the peers that have answered
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()

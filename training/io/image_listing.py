@@ -80,11 +80,9 @@ def _in_store(folder):
 def list_images(paths: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
     """Returns the files among `paths` as they are, and of folders the images below, by name.
 
-    Paths may be of stores. A warning names what it leaves out of folders.
-
-    Raises:
-        FileNotFoundError: if one of `paths` does not exist.
-        ValueError: if there are no images below a folder, or it is a pipe or a device.
+    Paths may be of stores. A warning names what it leaves out of folders. Raises
+    `FileNotFoundError` if one of `paths` does not exist, and `ValueError` if there are no images
+    below a folder, or it is a pipe or a device.
     """
     found = []
     for name in paths:

@@ -9,8 +9,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from keras_vit.hidden_folder import make_folder, writing
 
@@ -40,13 +39,11 @@ def lock(folder: "str | os.PathLike | epath.Path") -> contextlib.AbstractContext
     store the owner writes that file every `BEAT` seconds; two that start within the same moment may
     both acquire it, for buckets have no locks. The lock of a killed process keeps nobody out, in a
     store after `PATIENCE` seconds at most. A lock binds only those that ask for it, and nobody on
-    Windows or a file system without locks.
+    Windows or a file system without locks. The folder is made if it does not exist, and then
+    removed at the end if it is empty.
 
-    Args:
-        folder: made if it does not exist, and removed at the end if it was and is empty.
-
-    Raises:
-        UsageError: on entering, if another process has it, naming that.
+    Raises on entering:
+        UsageError: if another process has it, naming that.
         OSError: if the folder cannot be made or written, as `hidden_folder.writing`.
         TrainingError: if the store does not answer.
     """
@@ -54,7 +51,7 @@ def lock(folder: "str | os.PathLike | epath.Path") -> contextlib.AbstractContext
 
 
 @contextlib.contextmanager
-def _lock_here(folder: str | os.PathLike) -> Iterator[None]:
+def _lock_here(folder):
     path = pathlib.Path(folder).absolute() / ".lock"
     made: list[pathlib.Path] = []
     file = None
@@ -85,7 +82,7 @@ def _lock_here(folder: str | os.PathLike) -> Iterator[None]:
                 each.rmdir()
 
 
-def _locked_file(path: pathlib.Path) -> IO[str] | None:
+def _locked_file(path):
     """Returns the file, open and locked; None if it is another file by now."""
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(path.open("a+"))
@@ -109,7 +106,7 @@ def _locked_file(path: pathlib.Path) -> IO[str] | None:
 
 
 @contextlib.contextmanager
-def _lock_in_store(folder: "epath.Path") -> Iterator[None]:
+def _lock_in_store(folder):
     file, ended = folder / ".lock", threading.Event()
 
     def attempted(action, *arguments):
@@ -139,10 +136,10 @@ def _lock_in_store(folder: "epath.Path") -> Iterator[None]:
         attempted(remote_stores.remove, file)
 
 
-def _wait_until_free(folder: "epath.Path", file: "epath.Path") -> None:
+def _wait_until_free(folder, file):
     """Watches a lock: its owner is alive if it changes, and dead if it does not."""
 
-    def read() -> str:
+    def read():
         return read_path(folder, lambda: file.read_text() if file.exists() else "")
 
     found = first = read()
@@ -154,11 +151,11 @@ def _wait_until_free(folder: "epath.Path", file: "epath.Path") -> None:
             raise _in_use(folder, found.partition("\n")[0])
 
 
-def _this_process() -> str:
+def _this_process():
     return f"process {os.getpid()} on {socket.gethostname()}"
 
 
-def _in_use(folder: Any, owner: str) -> UsageError:
+def _in_use(folder, owner):
     return UsageError(
         f"{folder} is in use by {owner}. Wait until that ends, or name another directory."
     )

@@ -40,11 +40,9 @@ def is_remote(name: "str | os.PathLike | epath.Path") -> bool:
 def local_path(name: str | os.PathLike) -> pathlib.Path:
     """Returns the path of a file or folder of this machine, or of one mounted there.
 
-    `~` is the user's home, and `file:///path` is `/path`.
-
-    Raises:
-        UsageError: for "", another scheme, such as `gs://`, which would become a folder of that
-            name, or a path that is not UTF-8, which TensorFlow cannot read.
+    `~` is the user's home, and `file:///path` is `/path`. Raises `UsageError` for "", another
+    scheme, such as `gs://`, which would become a folder of that name, or a path that is not UTF-8,
+    which TensorFlow cannot read.
     """
     text = os.fspath(name)
     if not text:
@@ -138,9 +136,8 @@ def read_path(path: str | os.PathLike, read: Callable[[], Result]) -> Result:
 def attempt(action: Callable[[], Result], failure: str) -> Result:
     """Returns what `action` returns; calls it again after failures of a store that may pass.
 
-    Raises:
-        UsageError: that begins with `failure`, if there is no such store here, or it refuses.
-        TrainingError: that begins so, if it failed `ATTEMPTS` times.
+    Raises `UsageError` if there is no such store here, or it refuses, and `TrainingError` if it
+    failed `ATTEMPTS` times; both begin with `failure`.
     """
     failures = 0
     while True:

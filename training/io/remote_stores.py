@@ -81,14 +81,11 @@ def remove(path: "epath.Path") -> None:
 
 
 class FolderCopy:
-    """A folder of this machine that stands for one in a store.
+    """A folder of this machine, `path`, that stands for one of the same name in a store.
 
     Wherever `upload` ends, a reader of the store finds the state before or the one after: files
-    that others name are sent before those.
-
-    Args:
-        address: of the folder, which need not exist. The local one, `path`, has the same name.
-        skip: beginnings of relative paths that are not downloaded.
+    that others name are sent before those. The folder at `address` need not exist; `skip` are
+    beginnings of relative paths that are not downloaded.
     """
 
     def __init__(self, address: "epath.Path", skip: tuple[str, ...] = ()):

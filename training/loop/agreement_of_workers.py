@@ -24,27 +24,27 @@ def check_alike(engine: Engine, config: ConfigDict, workdir: str | os.PathLike) 
     """Checks that all processes were started with the same command and package."""
     differing = {key.name for key in schema.KEYS if key.own}
     flat = schema.flatten(config.to_dict())
-    own = {f"config.{name}": value for name, value in flat.items() if name not in differing}
-    own["--workdir"] = os.fspath(workdir) if is_remote(workdir) else os.path.abspath(workdir)
-    own["the version of keras-vit"] = __version__
+    facts = {f"config.{name}": value for name, value in flat.items() if name not in differing}
+    facts["--workdir"] = os.fspath(workdir) if is_remote(workdir) else os.path.abspath(workdir)
+    facts["the version of keras-vit"] = __version__
     expected = "of a job to have the same config, --workdir and version"
-    _require_same(engine, own, expected, "Start all of them again with the same command.")
+    _require_same(engine, facts, expected, "Start all of them again with the same command.")
 
 
 def check_data(engine: Engine, data: Mapping[str, Any]) -> None:
     """Checks that all processes read the same data, of `Dataset.describe`."""
     names = [name.encode() for name in data["class_names"] or ()]
-    own: dict[str, Any] = {"the digest of the class names": fingerprint.digest_of(names)}
+    facts: dict[str, Any] = {"the digest of the class names": fingerprint.digest_of(names)}
     for split in ("train", "eval"):
         for key in ("examples", "digest"):
-            own[f"the {key} of {split}"] = (data[split] or {}).get(key)
+            facts[f"the {key} of {split}"] = (data[split] or {}).get(key)
     remedy = "Give all of them the same files, then start all of them again."
-    _require_same(engine, own, "to read the same data", remedy)
+    _require_same(engine, facts, "to read the same data", remedy)
 
 
-def _require_same(engine: Engine, own: Mapping[str, Any], expected: str, remedy: str) -> None:
-    """Raises for the first worker whose `own` differs from that of worker 0."""
-    first, *others = map(json.loads, engine.gather(json.dumps(own)))
+def _require_same(engine, facts, expected, remedy):
+    """Raises for the first worker whose facts differ from those of worker 0."""
+    first, *others = map(json.loads, engine.gather(json.dumps(facts)))
     for number, other in enumerate(others, 1):
         differing = [
             f"{name} is {first.get(name)!r} in worker 0 and {other.get(name)!r} in worker {number}"

@@ -46,9 +46,9 @@ _SCALAR = tf.compat.v1.SummaryMetadata(
 class RunDirectory:
     """`config.json`, `metrics.csv`, `tensorboard/`, `checkpoints/` and `model.keras` of a run.
 
-    A run in a store works in a copy on this machine, which is uploaded after every save: a state
-    counts once it is in the store. Only one process uploads, so several JAX processes, each of
-    which writes its part of a state, need a folder that all see.
+    A run in a store works in a copy on this machine, `path`, which is uploaded after every save: a
+    state counts once it is in the store. Only one process uploads, so several JAX processes, each
+    of which writes its part of a state, need a folder that all see.
 
     A context, which uploads what is left and releases the directory at its end. Nothing is created
     in the directory before `acquire`.
@@ -56,12 +56,6 @@ class RunDirectory:
     Args:
         address: of the directory, on this machine or in a store.
         config: a complete config.
-
-    Attributes:
-        address: as given.
-        path: the folder to work in, on this machine.
-        checkpoints: folder of the checkpoints that a run resumes from.
-        tensorboard: folder of the TensorBoard events.
     """
 
     def __init__(self, address: str | os.PathLike, config: ConfigDict):
@@ -88,13 +82,10 @@ class RunDirectory:
                 self.upload()
 
     def acquire(self) -> None:
-        """Locks the directory for this process; only then `upload` writes to a store.
-
-        Raises as `locks.lock`.
-        """
+        """Locks the directory for this process, as `locks.lock`; only then `upload` writes."""
         self._held.enter_context(lock(self.address))
         self._place = self.path.stat()
-        # Above the lock, so that an upload ends before another run may begin.
+        # Entered after the lock and left before it: uploads end before another run may begin.
         self._uploads = self._held.enter_context(concurrent.futures.ThreadPoolExecutor(1))
 
     def download(self) -> None:
@@ -182,12 +173,10 @@ class RunDirectory:
         return metric_rows(file) if file.exists() else []
 
     def open(self, step: int, names: Iterable[str], data: Mapping[str, Any]) -> None:
-        """Writes the config, drops what was logged after `step`, and opens the logs.
+        """Writes the config with `data`, drops what was logged after `step`, and opens the logs.
 
-        Args:
-            step: number of updates done.
-            names: of the metrics of evaluators, which get columns after `COLUMNS`.
-            data: of `Dataset.describe`, written into the config.
+        `names` are of the metrics of evaluators, which get columns after `COLUMNS`; `data` is of
+        `Dataset.describe`.
         """
         remove_unfinished(self.path)
         write_text(self.path / "config.json", schema.to_json(self.config, data))

@@ -10,16 +10,11 @@ from .stopping import BestEvaluation
 
 
 class LoopState:
-    """The numbers that go on with a run.
-
-    Attributes:
-        data: float64 (numbers,), `fingerprint.as_numbers` of the data.
-        best: the best evaluation.
-        sums: of the updates since the last row of metrics, whose number is "updates".
-    """
+    """The numbers that go on with a run: `fingerprint.as_numbers` of its data, and evaluations."""
 
     def __init__(self, data: np.ndarray, best: BestEvaluation):
         self.data, self.best = data, best
+        # Of the updates since the last row of metrics, whose number is "updates".
         self.sums = dict.fromkeys(("updates", "loss", "gradient_norm"), 0.0)
 
     def arrays(self) -> dict[str, Any]:

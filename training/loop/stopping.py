@@ -11,14 +11,10 @@ from ..tasks import LOSS, Metric
 
 
 class StopRequest:
-    """A context: SIGTERM and the first SIGINT set `received`, a second SIGINT interrupts.
-
-    Attributes:
-        received: number of the signal; 0 before one.
-    """
+    """A context: SIGTERM and the first SIGINT set `received`, a second SIGINT interrupts."""
 
     def __init__(self):
-        self.received = 0
+        self.received = 0  # number of the signal
         self._before = {}
 
     def __enter__(self):
@@ -42,28 +38,17 @@ class StopRequest:
 
 @dataclasses.dataclass
 class BestEvaluation:
-    """Compares the evaluations of a run by one metric, and by the loss where it is equal.
-
-    Attributes:
-        metric: that compares.
-        patience: evaluations without a better one after which the run is over; 0 never ends it.
-        since: number of updates after which evaluations are compared.
-        score, loss: of the best evaluation; the score is `metric.score` of its value.
-        step: number of updates before it; 0 before any.
-        model: identifies its model, of `RunDirectory.identity_of`.
-        last: score of the last evaluation.
-        stale: number of evaluations since the best.
-    """
+    """Compares the evaluations of a run by one metric, and by the loss where it is equal."""
 
     metric: Metric
-    patience: int = 0
-    since: float = 0.0
-    score: float = -np.inf
-    loss: float = np.inf
-    step: float = 0.0
-    model: float = 0.0
-    last: float = np.nan
-    stale: float = 0.0
+    patience: int = 0  # evaluations without a better one that end the run; 0 never ends it
+    since: float = 0.0  # number of updates after which evaluations are compared
+    score: float = -np.inf  # `metric.score` of the best evaluation
+    loss: float = np.inf  # of the best evaluation
+    step: float = 0.0  # number of updates before the best evaluation; 0 before any
+    model: float = 0.0  # identifies its model, of `RunDirectory.identity_of`
+    last: float = np.nan  # score of the last evaluation
+    stale: float = 0.0  # number of evaluations since the best
 
     @property
     def numbers(self) -> dict[str, float]:

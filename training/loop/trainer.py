@@ -118,23 +118,20 @@ class _Run:
             for split in scored:
                 warn_of_trained(split, run, its_config)
         restored = engine.restore(directory.checkpoints)
-        finished, has_best = (
-            (directory.path / name).exists() for name in ("model.keras", "best.keras")
-        )
+        finished = (directory.path / "model.keras").exists()
+        has_best = (directory.path / "best.keras").exists()
         agreement_of_workers.check_step(engine)
         before = directory.before["data"] if directory.before else {}
-        data.description["checkpoint"] = (
-            before.get("checkpoint", "")
-            if restored
-            else fingerprint.digest_of_checkpoint(config.checkpoint)
-        )
+        begun = before.get("checkpoint", "") if restored else None
+        begun = fingerprint.digest_of_checkpoint(config.checkpoint) if begun is None else begun
+        data.description["checkpoint"] = begun
         stopping = config.early_stopping
         self.best = BestEvaluation(METRICS[stopping.metric], stopping.patience, engine.step)
         self.state = LoopState(fingerprint.as_numbers(data.description), self.best)
         if restored:
-            found, own = restored["data"].tolist(), self.state.data.tolist()
-            written = fingerprint.as_numbers(before).tolist() if before else own
-            if found not in [own, *data.description["accepted"]]:
+            found, now = restored["data"].tolist(), self.state.data.tolist()
+            written = fingerprint.as_numbers(before).tolist() if before else now
+            if found not in [now, *data.description["accepted"]]:
                 raise UsageError(
                     f"The checkpoints in {directory.checkpoints} are of a run on other data than "
                     "the config.json beside them says. Put those back that belong together, or "
@@ -142,7 +139,7 @@ class _Run:
                 )
             # Evaluations before the data changed are of other images or labels, but in a run that
             # has finished, where names of classes alone may have; of `best.keras` as well.
-            is_same = found == written == own
+            is_same = found == written == now
             compare = finished or (is_same and (has_best or not restored["best/step"]))
             self.state.restore(restored, evaluations=compare)
             if is_same and not compare:
@@ -200,7 +197,7 @@ class _Run:
                 due = [each for each in self.evaluators if self._is_due(each.every_steps)]
                 if due or self._is_due(config.log_every_steps):
                     metrics = self._summary(progress.images_per_second()) | self._evaluate(due)
-                    # These may have ended the run, after which others are due as well.
+                    # If these have ended the run, the others are due as well.
                     late = [each for each in self.evaluators if self._is_due(each.every_steps)]
                     metrics |= self._evaluate([each for each in late if each not in due])
                     progress.log(metrics)

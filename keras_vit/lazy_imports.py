@@ -9,8 +9,7 @@ TensorFlow, Keras, JAX or matplotlib:
   need the rest;
 - `keras_vit/backends/by_backend.py`, `training/engine/__init__.py` and
   `training/evaluators/features_and_logits.py`, for the backend that runs;
-- `training/reporting/html_of_charts_and_tables.py` and `export/tflite/layer_errors.py`, for
-  figures;
+- `training/reporting/html_pages.py` and `export/tflite/layer_errors.py`, for figures;
 - `benchmarks`, in processes that time imports or measure memory.
 """
 

@@ -68,13 +68,9 @@ class AxialEncoderBlock(Layer):
         return {**super().get_config(), **self.block_config}
 
 
-def batch_normalization(
-    name: str, axis: int = -1, **kwargs: Any
-) -> keras.layers.BatchNormalization:
+def batch_normalization(name: str, axis: int = -1, **more: Any) -> keras.layers.BatchNormalization:
     """Returns batch normalization with the constants of the original."""
-    return keras.layers.BatchNormalization(
-        axis=axis, momentum=0.9, epsilon=1e-5, name=name, **kwargs
-    )
+    return keras.layers.BatchNormalization(axis, momentum=0.9, epsilon=1e-5, name=name, **more)
 
 
 def convolution(
@@ -123,26 +119,17 @@ class AxialAttention(Layer):
             )
         self.length = height if self.axis == "height" else width
         self.size = channels // self.num_groups
-        self.projection = self.inner(
-            keras.layers.Dense,
-            "projection",
-            2 * channels,
-            shape=(None, channels),
-            use_bias=False,
-            kernel_initializer=RandomNormal(stddev=channels**-0.5),
-        )
-        self.relative = self.add_weight(
-            name="relative",
-            shape=(2 * self.length - 1, 2 * self.size),
-            initializer=RandomNormal(stddev=self.size**-0.5),
-        )
-        doubled = (None, self.length, 2 * channels)
+        dense, shape = partial(keras.layers.Dense, use_bias=False), (None, channels)
+        initial = {"kernel_initializer": RandomNormal(stddev=channels**-0.5)}
+        self.projection = self.inner(dense, "projection", 2 * channels, shape=shape, **initial)
+        initial = {"initializer": RandomNormal(stddev=self.size**-0.5)}
+        table = (2 * self.length - 1, 2 * self.size)
+        self.relative = self.add_weight(name="relative", shape=table, **initial)
+        norm, doubled = partial(self.inner, batch_normalization), (None, self.length, 2 * channels)
         logits = (None, 3 * self.num_groups, self.length, self.length)
-        self.projection_norm = self.inner(batch_normalization, "projection_norm", shape=doubled)
-        self.similarity_norm = self.inner(
-            batch_normalization, "similarity_norm", axis=1, shape=logits
-        )
-        self.output_norm = self.inner(batch_normalization, "output_norm", shape=doubled)
+        self.projection_norm = norm("projection_norm", shape=doubled)
+        self.similarity_norm = norm("similarity_norm", axis=1, shape=logits)
+        self.output_norm = norm("output_norm", shape=doubled)
 
     def _three(self, x):
         """Splits the last axis into the parts of queries, keys and values."""

@@ -47,7 +47,8 @@ class PatchEmbedding(Layer):
         self.hidden_size = hidden_size
         self.patch_size = patch_size
         sizes = (hidden_size, patch_size, patch_size)  # the last is the stride
-        options = {"kernel_initializer": VarianceScaling(), "data_format": "channels_last"}
+        options: dict[str, Any] = {"kernel_initializer": VarianceScaling()}
+        options["data_format"] = "channels_last"
         self.projection = self.inner(keras.layers.Conv2D, "projection", *sizes, **options)
 
     def build(self, input_shape: tuple) -> None:

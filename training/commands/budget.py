@@ -46,9 +46,9 @@ def experiment_table(models: Sequence[str], teraflops: float) -> Table:
     operations per second that training sustains.
     """
     rows = []
-    for upstream in paper_tables.UPSTREAM:
+    for upstream, title in paper_tables.UPSTREAM.items():
         cells = [_pre_training(model, upstream, teraflops) for model in models]
-        rows.append((f"pre-train on {paper_tables.UPSTREAM[upstream]}", 1, *cells))
+        rows.append((f"pre-train on {title}", 1, *cells))
     for name, row in paper_tables.TABLE_4.items():
         if name == "vtab":
             title, runs = "fine-tune on VTAB", len(paper_tables.VTAB_TASKS) * RUNS
@@ -76,9 +76,5 @@ def _cell(model, size, images, teraflops):
 
     exaflops = costs(model, image_size=size).exaflops(images)
     hours = exaflops * 1e18 / (teraflops * 1e12) / 3600
-    return f"{_rounded(exaflops)} ({_rounded(hours)} h)"
-
-
-def _rounded(value):
-    """Three significant digits, without an exponent."""
-    return f"{float(f'{value:.3g}'):,.12g}"
+    # Three significant digits, without an exponent.
+    return "{:,.12g} ({:,.12g} h)".format(*(float(f"{each:.3g}") for each in (exaflops, hours)))

@@ -25,9 +25,8 @@ def _list(data_dir):
     rows = []
     for spec in DATASETS.values():
         sizes = ", ".join(f"{name} {size:,}" for name, size in spec.sizes.items())
-        rows.append(
-            (spec.name, f"{spec.num_classes:,}", sizes, _state(spec, data_dir), spec.obtain)
-        )
+        state = _state(spec, data_dir)
+        rows.append((spec.name, f"{spec.num_classes:,}", sizes, state, spec.obtain))
     print(f"Data sets, looked up in {tfds_folder.resolve_data_dir(data_dir)}")
     Table(("name", "classes", "splits", "prepared", "source"), rows).show(wrapped=["splits"])
     print("`keras-vit data check NAME` says how to get what is missing.")
@@ -108,15 +107,12 @@ def _prepare(name, data_dir, manual_dir, beam, as_name, num_shards):
 def _index(name, data_dir):
     """Writes beside the files of a data set where their records begin."""
     dataset = open_dataset(name, data_dir)
-    if dataset.info is None:
-        raise UsageError(f"Expected a prepared data set. Received: {name}, which needs no index.")
-    if dataset.info.file_format.value != "tfrecord":
+    form = dataset.info.file_format.value if dataset.info else "no prepared data set"
+    if form != "tfrecord":
         raise UsageError(
-            f"Expected TFRecord files. {dataset.place} holds {dataset.info.file_format.value}, "
-            "which needs no index."
+            f"Expected TFRecord files. {name} holds {form}, which needs no index."
         )
     import_tensorflow()
-
     from ..data.records import write_index
 
     splits = dataset.info.splits.values()

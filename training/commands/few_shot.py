@@ -82,11 +82,7 @@ def run(options: argparse.Namespace) -> None:
     table = few_shot.summary(results)
     table.show()
     if options.output:
-        rows = [
-            (*key, *case, accuracy)
-            for key, found in results.items()
-            for case, accuracy in found.items()
-        ]
+        rows = [(*key, *case, found[case]) for key, found in results.items() for case in found]
         every = Table(("dataset", "model", "shots", "seed", "l2", "accuracy"), rows)
         write_text(options.output / "few_shot.md", table.markdown())
         write_text(options.output / "few_shot.csv", every.csv())

@@ -124,7 +124,6 @@ def _check(options):
 
 def _choose_own_data(options):
     """Fills in what a run held out of its own data: its photos, or a data set for shards."""
-
     import_tensorflow()  # quietly, as reading a split needs it
     split = own_split(options)
     if options.shards or not split.photos:
@@ -141,17 +140,15 @@ def run(options: argparse.Namespace) -> None:
         tensorflow.config.set_visible_devices([], "GPU")
     from ..prediction.predict_folders_and_shards import Predictor
 
+    checkpoint = {"name": options.model}
+    checkpoint |= {name: getattr(options, name) for name in ("num_classes", "image_size")}
     predictor = Predictor(
         options.source,
         [str(file) for file in list_images(options.photos or ())],
         dataset=options.dataset or "",
         split=options.split or "test",
         data_dir=options.data_dir,
-        checkpoint={
-            "name": options.model,
-            "num_classes": options.num_classes,
-            "image_size": options.image_size,
-        },
+        checkpoint=checkpoint,
         class_names=read_lines(options.labels) if options.labels else None,
         top=options.top,
         shard_size=options.shard_size,
@@ -161,7 +158,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _show(options, predictor):
-    from ..reporting.html_of_charts_and_tables import predictions_html
+    from ..reporting.html_pages import predictions_html
 
     found = predictor.predict(range(predictor.count), pictures=bool(options.output))
     found = track(found, f"predicting {predictor.count} photos", predictor.count)
@@ -182,11 +179,9 @@ def _show(options, predictor):
         for rank, (name, probability) in enumerate(each.ranked, start=1)
     ]
     if options.json:
+        keys = ("class", "probability")
         answers = [
-            {
-                "file": each.id,
-                "classes": [{"class": name, "probability": value} for name, value in each.ranked],
-            }
+            {"file": each.id, "classes": [dict(zip(keys, row, strict=True)) for row in each.ranked]}
             for each in readable
         ]
         print(json.dumps(answers, indent=2, ensure_ascii=False))
@@ -200,7 +195,6 @@ def _show(options, predictor):
 
 def _trained_on(options, predictions):
     """Returns the ids of {file: prediction} it was trained on, if its data is as it was."""
-
     try:
         dataset, config = own_data(options)
         train = dataset.split(config["train_split"])

@@ -126,8 +126,9 @@ def run(
             # They can differ between machines for the same slice.
             names = (train.example_id(index) for index in range(train.num_examples))
             write_text(folder / "examples.txt", "".join(f"{each}\n" for each in names))
-            settings = {"rates": rates, "seeds": seeds, "development": DEVELOPMENT}
-            found[task.title] = transfer(config, folder, dataset, **settings)
+            found[task.title] = transfer(
+                config, folder, dataset, rates=rates, seeds=seeds, development=DEVELOPMENT
+            )
             table = _write_results(name, found, workdir)
     return table
 

@@ -18,7 +18,7 @@ from ..evaluators.load_keras_model import load_model, read_run_config
 from ..io.atomic import atomic_file, write_text
 from ..io.progress_bar import track
 from ..tasks import COUNT, LOSS, METRICS, task_of
-from .html_of_charts_and_tables import report_html
+from .html_pages import report_html
 from .metrics_csv import read_metrics
 
 # Enough for a picture; accuracies come from `metrics.csv`, where every image counts.
@@ -48,8 +48,7 @@ def report_run(
         )
     config = read_run_config(run / "config.json")
     config["data_dir"] = data_dir or config["data_dir"]
-    series = read_metrics(run / "metrics.csv")
-    source = load_model(run)
+    series, source = read_metrics(run / "metrics.csv"), load_model(run)
     evaluated = _evaluated(run, source, config, dataset) if config["eval_split"] else {}
     tiles = _tiles(series, config)
     del config["data"]
@@ -132,8 +131,7 @@ def _subtitle(series, config, evaluated):
     model = config["model"]["name"] or "Vision Transformer"
     text = f"{model}, {_last_step(series)} steps of {config['batch_size']} images."
     if evaluated:
-        shown = evaluated["confusion"].sum()
-        split = config["eval_split"]
+        shown, split = evaluated["confusion"].sum(), config["eval_split"]
         name = "the held-out fifth" if split == HELD_OUT_FIFTH[1] else split
         text += f" Confusion matrix and examples: {shown} images of {name}."
     return text

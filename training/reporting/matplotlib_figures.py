@@ -93,10 +93,8 @@ def _table(columns, values):
 def _filters(model):
     principal = analysis.embedding_filters(model)
     rows = [
-        (component, f"{share:.6g}", *(f"{value:.6g}" for value in image.ravel()))
-        for component, (image, share) in enumerate(
-            zip(principal.filters, principal.explained, strict=True)
-        )
+        (component, *(f"{value:.6g}" for value in (share, *image.ravel())))
+        for component, (image, share) in enumerate(zip(*principal, strict=True))
     ]
     _, height, width, _ = principal.filters.shape
     pixels = [f"{y}_{x}_{c}" for y in range(height) for x in range(width) for c in "rgb"]
@@ -128,9 +126,8 @@ def _reconstruction(masked, images, shown):
     images = images[spread(range(len(images)), shown)]
     found = analysis.reconstruct(masked, images)
     rows = [
-        (image, position, f"{loss:.6g}")
-        for image, (positions, losses) in enumerate(zip(found.positions, found.losses, strict=True))
-        for position, loss in zip(positions, losses, strict=True)
+        (image, position, f"{found.losses[image, place]:.6g}")
+        for (image, place), position in np.ndenumerate(found.positions)
     ]
     figure = analysis.figures.reconstruction_figure(images, found)
     return figure, Table(("image", "patch", "loss"), rows)

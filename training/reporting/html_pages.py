@@ -42,12 +42,21 @@ def _html_page(title, subtitle, body):
     return page.substitute(title=html.escape(title), subtitle=broken, body=body)
 
 
+def _section(key, title, body, note=""):
+    """Returns a part of a page; texts are HTML."""
+    note = f'<p class="note">{note}</p>' if note else ""
+    return f'<h2 id="{key}">{title}</h2>{note}{body}'
+
+
 def _figure(image, attention, label, caption, side=96, kind="", below=""):
-    """Returns an image, beside it the attention that its parts get in color, and a caption."""
+    """Returns an image, in gray beside it under the colors of its attention, and a caption."""
+    import matplotlib
+
     image = np.broadcast_to(image, (*image.shape[:2], 3))  # also of gray images
     pictures = {"image": image}
     if attention is not None:
-        pictures["attention"] = _overlay(image, attention)
+        colors = 255 * matplotlib.colormaps["viridis"](attention)[..., :3]
+        pictures["attention"] = 0.4 * image.mean(axis=-1, keepdims=True) + 0.6 * colors
     shown = "".join(
         f'<img alt="{name} of {html.escape(label)}" src="{_png(pixels, side)}">'
         for name, pixels in pictures.items()
@@ -68,14 +77,6 @@ def _png(pixels, side):
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
-
-
-def _overlay(image, attention):
-    """Blends the image, in gray, with the colors of its attention."""
-    import matplotlib
-
-    colors = 255 * matplotlib.colormaps["viridis"](attention)[..., :3]
-    return 0.4 * image.mean(axis=-1, keepdims=True) + 0.6 * colors
 
 
 # An image, (height, width, 3) in [0, 255], its label and prediction, numbers of classes, and its
@@ -101,8 +102,7 @@ def report_html(
         title, subtitle, config: texts.
         series: {column: [(step, value), ...]} of `metrics.csv`.
         tiles: {label: text}, the results shown first.
-        confusion: (classes, classes) counts, row the label, or None.
-        names: of the classes.
+        confusion: (classes, classes) counts, row the label, of the classes of these `names`.
         examples: shown in this order.
         files: to link to, paths relative to the page.
     """
@@ -113,22 +113,17 @@ def report_html(
     links = "".join(
         f'<li><a href="{urllib.parse.quote(path)}">{html.escape(path)}</a></li>' for path in files
     )
-    sections = [
-        f'<div class="tiles">{results}</div>',
-        '<h2 id="curves">Training</h2>'
-        '<p class="note">Each point is one row of <code>metrics.csv</code>.</p>'
-        f'<div class="curves">{_curves(series)}</div>',
-    ]
+    note = "Each point is one row of <code>metrics.csv</code>."
+    curves = f'<div class="curves">{_curves(series)}</div>'
+    sections = [f'<div class="tiles">{results}</div>', _section("curves", "Training", curves, note)]
     if confusion is not None and len(confusion):
         sections += [_classes(confusion, names), _confusion(confusion, names)]
     if examples:
         sections.append(_examples(examples, names))
     if links:
-        sections.append(f'<h2 id="files">Files</h2><ul>{links}</ul>')
-    sections.append(
-        '<h2 id="config">Configuration</h2><details><summary>config.json</summary>'
-        f"<pre>{html.escape(config)}</pre></details>"
-    )
+        sections.append(_section("files", "Files", f"<ul>{links}</ul>"))
+    details = f"<details><summary>config.json</summary><pre>{html.escape(config)}</pre></details>"
+    sections.append(_section("config", "Configuration", details))
     return _html_page(title, subtitle, "\n".join(sections))
 
 
@@ -149,8 +144,7 @@ def _curves(series):
                 steps, values = zip(*series[name], strict=True)
                 marker = "o" if len(steps) < 30 else None
                 axis.plot(steps, values, color, label=label, marker=marker, markersize=3)
-            axis.set_title(title)
-            axis.set_xlabel("step")
+            axis.set(title=title, xlabel="step")
             axis.grid(alpha=0.3)
             axis.spines[["top", "right"]].set_visible(False)
             if len(present) > 1:
@@ -170,9 +164,8 @@ def _classes(confusion, names):
     seen = np.flatnonzero(confusion.sum(axis=1))
     worst = seen[np.argsort(recall[seen], kind="stable")][:WORST_CLASSES]
     note = f"Worst recall first: {len(worst)} of {len(seen):,} classes with images."
-    return f'<h2 id="classes">Classes</h2><p class="note">{note}</p>' + _table(
-        table.columns, [table.rows[i] for i in worst]
-    )
+    shown = _table(table.columns, [table.rows[i] for i in worst])
+    return _section("classes", "Classes", shown, note)
 
 
 def _table(columns, rows):
@@ -204,11 +197,9 @@ def _confusion(confusion, names):
             for count in counts
         )
         rows.append(f"<tr>{_head(name, 'row')}{cells}</tr>")
-    return (
-        '<h2 id="confusion">Confusion matrix</h2><p class="note">Row: the label. Column: the '
-        f'prediction.</p><div class="scroll"><table class="matrix"><tr><th></th>{head}</tr>'
-        f"{''.join(rows)}</table></div>"
-    )
+    matrix = f'<table class="matrix"><tr><th></th>{head}</tr>{"".join(rows)}</table>'
+    shown, note = f'<div class="scroll">{matrix}</div>', "Row: the label. Column: the prediction."
+    return _section("confusion", "Confusion matrix", shown, note)
 
 
 def _frequent_confusions(confusion, names):
@@ -221,7 +212,7 @@ def _frequent_confusions(confusion, names):
         if mistakes[label, prediction]
     ]
     table = _table(("label", "images", "taken for"), rows)
-    return f'<h2 id="confusion">Most frequent confusions</h2>{table}'
+    return _section("confusion", "Most frequent confusions", table)
 
 
 def _examples(examples, names):
@@ -231,11 +222,9 @@ def _examples(examples, names):
         label = names[true] if right else f"{names[true]}, taken for {names[predicted]}"
         kind = "right" if right else "wrong"
         figures.append(_figure(image, attention, names[true], html.escape(label), kind=kind))
-    return (
-        '<h2 id="examples">Examples and where the model looks</h2>'
-        f'<p class="note">Mistakes come first.{_attention_note(each[-1] for each in examples)}</p>'
-        f'<div class="examples">{"".join(figures)}</div>'
-    )
+    note = f"Mistakes come first.{_attention_note(each[-1] for each in examples)}"
+    shown = f'<div class="examples">{"".join(figures)}</div>'
+    return _section("examples", "Examples and where the model looks", shown, note)
 
 
 def _attention_note(attentions):

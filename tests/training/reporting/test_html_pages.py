@@ -11,7 +11,7 @@ from PIL import Image
 
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.prediction.predict_folders_and_shards import Prediction
-from keras_vit.training.reporting.html_of_charts_and_tables import predictions_html, report_html
+from keras_vit.training.reporting.html_pages import predictions_html, report_html
 from keras_vit.training.reporting.metrics_csv import read_metrics
 
 VOID = {"meta", "img", "br", "link", "hr", "wbr"}

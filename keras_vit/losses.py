@@ -11,6 +11,7 @@ import keras
 from keras import ops
 
 from keras_vit.type_hints import Tensor
+from keras_vit.unknown_names import require_one_of
 
 
 def _softmax(labels, logits):
@@ -99,6 +100,5 @@ def build_loss(
     Raises:
         ValueError: if there is no loss of this name.
     """
-    if name not in LOSSES:
-        raise ValueError(f"Loss: expected one of {', '.join(LOSSES)}. Received: {name!r}.")
+    require_one_of("loss", name, LOSSES)
     return Crossentropy(name, label_smoothing, class_weights, name=f"{name}_crossentropy")

@@ -18,6 +18,7 @@ import keras
 from keras import ops
 
 from keras_vit.type_hints import Tensor
+from keras_vit.unknown_names import require_one_of
 
 LearningRate: TypeAlias = float | keras.optimizers.schedules.LearningRateSchedule
 
@@ -56,31 +57,23 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         end_lr: float = 0.0,
     ) -> None:
         super().__init__()
-        if decay not in DECAYS:
-            raise ValueError(
-                f"Learning-rate schedule: expected one of {', '.join(DECAYS)}. Received: {decay!r}."
-            )
+        require_one_of("decay", decay, DECAYS)
         if not 0 <= warmup_steps < total_steps:
             raise ValueError(
                 "Learning-rate schedule: expected 0 <= warmup_steps < total_steps. Received: "
                 f"warmup_steps={warmup_steps}, total_steps={total_steps}. "
                 "Shorten the warm-up or train for more steps."
             )
-        self.base_lr = float(base_lr)
-        self.total_steps = int(total_steps)
-        self.warmup_steps = int(warmup_steps)
-        self.decay = decay
-        self.end_lr = float(end_lr)
+        self.base_lr, self.end_lr, self.decay = float(base_lr), float(end_lr), decay
+        self.total_steps, self.warmup_steps = int(total_steps), int(warmup_steps)
 
     def __call__(self, step: Tensor) -> Tensor:
         """Returns the float32 rate of update `step` (integer scalar, from 0)."""
         step = ops.cast(step, "float32")
         progress = (step - self.warmup_steps) / (self.total_steps - self.warmup_steps)
         progress = ops.clip(progress, 0.0, 1.0)
-        if self.decay == "cosine":
-            remaining = 0.5 * (1.0 + ops.cos(math.pi * progress))
-        else:
-            remaining = 1.0 - progress
+        is_cosine = self.decay == "cosine"
+        remaining = 0.5 * (1.0 + ops.cos(math.pi * progress)) if is_cosine else 1.0 - progress
         rate = self.end_lr + (self.base_lr - self.end_lr) * remaining
         if self.warmup_steps:
             rate = rate * ops.minimum(1.0, step / self.warmup_steps)

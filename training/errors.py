@@ -7,13 +7,9 @@ import signal
 
 
 class TrainingError(Exception):
-    """A failure whose message says what happened and what to do next.
+    """A failure whose message says what happened and what to do next."""
 
-    Attributes:
-        exit_code: status of the process that ends with it.
-    """
-
-    exit_code = 1
+    exit_code = 1  # of the process that ends with it
 
 
 class Diverged(TrainingError):
@@ -42,10 +38,8 @@ class Interrupted(TrainingError):
 
 
 # A file system's reasons, which may stand anywhere in a long message.
-_OF_FILE_SYSTEMS = [
-    os.strerror(code)
-    for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
-]
+_CODES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EIO)
+_OF_FILE_SYSTEMS = [*map(os.strerror, _CODES)]
 
 # Numbers of errors, and the names of graphs and operations in a message of TensorFlow.
 _LEFT_OUT = re.compile(
@@ -65,6 +59,5 @@ def first_line(error: object, longest: int = 200) -> str:
     said = (line for line in lines if line and not line.startswith(_PLACES))
     line = next(said, type(error).__name__)
     line = line if len(line) <= longest else f"{line[:longest]} …"
-    return ": ".join(
-        [line, *(each for each in _OF_FILE_SYSTEMS if each in text and each not in line)]
-    )
+    reasons = (each for each in _OF_FILE_SYSTEMS if each in text and each not in line)
+    return ": ".join([line, *reasons])

@@ -55,20 +55,16 @@ class Costs:
         self.flops = FLOPS_PER_MAC * self.macs
 
     def exaflops(self, images: float) -> float:
-        """Returns 10^18 floating-point operations of training on `images` images.
+        """Returns 10^18 floating-point operations of training, forward and backward, 6 per MAC.
 
-        That is forward and backward, 6 operations per MAC. `images` is epochs
-        times examples, or steps times batch size.
+        `images` is epochs times examples, or steps times batch size.
         """
         return PASSES_PER_STEP * self.flops * images / 1e18
 
     def __str__(self):
         rows = [*self.by_type.items(), ("total", self.total)]
         lines = [f"{'':20}{'parameters':>15}{'MACs':>18}{'executed MACs':>18}"]
-        lines += [
-            f"{kind:20}{cost.parameters:15,}{cost.macs:18,}{cost.executed_macs:18,}"
-            for kind, cost in rows
-        ]
+        lines += ["{:20}{:15,}{:18,}{:18,}".format(kind, *cost) for kind, cost in rows]
         return "\n".join(lines)
 
 
@@ -100,8 +96,7 @@ def costs(model: str | keras.Model, **arguments: Any) -> Costs:
         )
     parameters = inspect.signature(getattr(models, class_name)).parameters
     known = [name for name in parameters if named and name not in ("name", "dtype")]
-    unknown = sorted(set(arguments) - set(known))
-    if unknown:
+    if unknown := sorted(arguments.keys() - {*known}):
         expected = f"arguments of {class_name}: {', '.join(known)}" if named else "a model alone"
         raise ValueError(f"Expected {expected}. Received: {', '.join(unknown)}")
     defaults = {name: parameter.default for name, parameter in parameters.items()}

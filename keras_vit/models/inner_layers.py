@@ -33,8 +33,7 @@ def trainability(model: keras.Model) -> dict[str, bool]:
 def apply_trainability(model: keras.Model, changes: dict[str, bool]) -> None:
     """Sets what `trainability` returned. Raises ValueError if a path names no layer."""
     layers = {path: layer for path, layer, _ in inner_layers(model)}
-    unknown = sorted(set(changes) - set(layers))
-    if unknown:
+    if unknown := sorted(changes.keys() - layers.keys()):
         raise ValueError(
             f"`trainable_layers` must name layers of the model, {', '.join(layers)}. "
             f"Received: {', '.join(unknown)}"
@@ -60,8 +59,7 @@ def quantize_layers(model: keras.Model, modes: dict[str, str]) -> None:
 
 def require_unquantized(model: keras.Model) -> None:
     """Raises ValueError if a layer is quantized: its kernel has no meaning without its scales."""
-    modes = set(quantized_layers(model).values())
-    if modes:
+    if modes := {*quantized_layers(model).values()}:
         raise ValueError(
             f"Expected a model as it was trained. Received: {model.name}, which model.quantize("
             f"{min(modes)!r}) changed. Take it from before that; its .keras file holds it whole, "
@@ -86,11 +84,11 @@ def with_replaced_layers(
     None leaves it as it is.
     """
     # Without the optimizer, and by the shortcut if the model has one.
-    if not hasattr(model, "up_to"):
+    if hasattr(model, "up_to"):
+        graph = model.up_to()
+    else:
         outputs = model.output if len(model.outputs) > 1 else model.outputs[0]
         graph = keras.Model(model.inputs[0], outputs, name=model.name)
-    else:
-        graph = model.up_to()
     (images,), calls = graph.inputs, collections.Counter[str]()
 
     def call(layer: keras.layers.Layer, *args: Any, **kwargs: Any) -> Tensor:

@@ -77,7 +77,7 @@ def exit_process(main: Callable[[], int], signals: Sequence[int] = (signal.SIGIN
     """
     received: list[int] = []
 
-    def interrupt(number, frame):
+    def interrupt(number, _):
         received.append(number)
         raise KeyboardInterrupt
 

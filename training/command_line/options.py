@@ -20,9 +20,8 @@ _OVERRIDE = re.compile(r"--?config\.")
 class CommandParser(argparse.ArgumentParser):
     """The parser of a command, "keras-vit COMMAND", whose options are written out in full.
 
-    Attributes:
-        stores: {option: what the command does with its path, where that is in a store}; it reads
-            those that are not named.
+    `stores` are {option: what the command does with its path, where that is in a store}; it reads
+    those that are not named.
     """
 
     def __init__(

@@ -109,9 +109,7 @@ def _index(name, data_dir):
     dataset = open_dataset(name, data_dir)
     form = dataset.info.file_format.value if dataset.info else "no prepared data set"
     if form != "tfrecord":
-        raise UsageError(
-            f"Expected TFRecord files. {name} holds {form}, which needs no index."
-        )
+        raise UsageError(f"Expected TFRecord files. {name} holds {form}, which needs no index.")
     import_tensorflow()
     from ..data.records import write_index
 

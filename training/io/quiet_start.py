@@ -71,10 +71,6 @@ def quiet_start() -> Iterator[None]:
 
     Other lines are printed at the end, also after an error. For imports and the start of an
     interpreter alone: the file descriptor of the whole process is redirected.
-
-    Examples:
-        >>> with quiet_start():
-        ...     import tensorflow as tf
     """
     # TensorFlow logs as errors what is none, such as a processor without AVX-512.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -8,6 +8,7 @@ import keras
 from ml_collections import ConfigDict
 
 from keras_vit.optimizers import OPTIMIZERS, WarmupDecay
+from keras_vit.unknown_names import require_one_of
 
 from ..config import default_config
 from .model_freezing_and_layer_decay import first_steps, rate_factors
@@ -35,16 +36,12 @@ def build_optimizer(
         ValueError: for an unknown key, optimizer or schedule, without total_steps, or for a
             layer_decay without a model.
     """
-    unknown = sorted(set(config) - set(DEFAULTS))
-    if unknown:
+    if unknown := sorted(set(config) - DEFAULTS.keys()):
         raise ValueError(
             f"Optimizer: unknown key {', '.join(unknown)}. Expected keys: {', '.join(DEFAULTS)}."
         )
     chosen = SimpleNamespace(**DEFAULTS | dict(config))
-    if chosen.name not in OPTIMIZERS:
-        raise ValueError(
-            f"Optimizer: expected one of {', '.join(OPTIMIZERS)}. Received: {chosen.name!r}."
-        )
+    require_one_of("optimizer", chosen.name, OPTIMIZERS)
     if chosen.layer_decay != 1.0 and model is None:
         raise ValueError("Optimizer: layer_decay needs the model. Received: model=None.")
     shared = ("weight_decay", "first_moment_dtype", "ema_decay")
@@ -63,8 +60,8 @@ def build_optimizer(
 def optimizer_of(config: ConfigDict, model: keras.Model) -> keras.optimizers.Optimizer:
     """Returns the optimizer of a run, of a complete config and the model that the run trains.
 
-    Raises:
-        ValueError, UsageError: if the model lacks what `config.freeze` or `layer_decay` names.
+    Raises `ValueError` or `UsageError` if the model lacks what `config.freeze` or `layer_decay`
+    names.
     """
     settings = config.optimizer.to_dict() | {"ema_decay": config.ema_decay}
     return build_optimizer(settings, model, first_steps(model, config.freeze))

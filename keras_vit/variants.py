@@ -11,17 +11,8 @@ from keras_vit.unknown_names import did_you_mean
 
 # timm's names of models that are ours. Loading folds LayerScale and positions without class token,
 # which DeiT III, DINOv2 and FlexiViT have, into the weights.
-_TIMM_SIZES = {
-    "tiny": "Ti",
-    "small": "S",
-    "medium": "M",
-    "base": "B",
-    "large": "L",
-    "so400m": "So400m",
-    "huge": "H",
-    "giant": "g",
-    "giantopt": "g-opt",
-}
+_TIMM_SIZES = {"tiny": "Ti", "small": "S", "medium": "M", "base": "B", "large": "L", "huge": "H"}
+_TIMM_SIZES |= {"so400m": "So400m", "giant": "g", "giantopt": "g-opt"}
 
 # The size, the patch size, the image sizes.
 _VIT = (
@@ -122,23 +113,10 @@ RESNETS = {
 }
 
 # The patch sizes of published checkpoints and of the paper's experiments. Any other works too.
-PATCHED = (
-    "ViT-Ti/16",
-    "ViT-Ti/32",
-    "ViT-S/16",
-    "ViT-S/32",
-    "ViT-M/16",
-    "ViT-B/8",
-    "ViT-B/16",
-    "ViT-B/32",
-    "ViT-L/16",
-    "ViT-L/32",
-    "ViT-So400m/14",
-    "ViT-So400m/16",
-    "ViT-H/14",
-    "ViT-g/14",
-    "ViT-g-opt/16",
-)
+_PATCH_SIZES: dict[str, tuple[int, ...]] = {"Ti": (16, 32), "S": (16, 32), "M": (16,)}
+_PATCH_SIZES |= {"B": (8, 16, 32), "L": (16, 32), "So400m": (14, 16), "H": (14,)}
+_PATCH_SIZES |= {"g": (14,), "g-opt": (16,)}
+PATCHED = tuple(f"ViT-{size}/{patch}" for size in SIZES for patch in _PATCH_SIZES[size])
 
 AXIAL = ("Axial-ViT-B/16", "Axial-ViT-B/32")
 

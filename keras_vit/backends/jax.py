@@ -1,7 +1,7 @@
-"""Random numbers of one part of a batch, those that the whole batch would have there; cuDNN.
+"""Random numbers for a part of a batch, the same as the whole batch has there; cuDNN's attention.
 
-Every example has a key of its own, of its place in the batch. So a device makes those of its
-examples, and a micro-batch its own: numbers drawn for all micro-batches would not fit.
+An example's random key comes from its position in the global batch, so a device draws for its own
+examples only, and a micro-batch too: numbers for all micro-batches would not fit.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _PART: contextvars.ContextVar[tuple[Tensor, int]] = contextvars.ContextVar("part
 def part_of_batch(part: Tensor, count: int) -> Iterator[None]:
     """Enters a context in which these functions draw for one of `count` equal parts of a batch.
 
-    Its examples are `part`, an int scalar, part + count, part + 2 count, ...
+    The part's examples are `part`, an int scalar, part + count, part + 2 count, ...
     """
     token = _PART.set((part, count))
     try:

@@ -1,4 +1,4 @@
-"""Random numbers of one part of a batch: those that the whole batch would have there.
+"""Random numbers for a part of a batch, the same as the whole batch has there.
 
 Philox makes numbers of a counter, so that any of them can be made without those before it.
 """
@@ -14,7 +14,7 @@ from keras_vit.type_hints import Tensor
 _PHILOX = 1
 # Numbers of up to 32 bits that Philox makes of one value of its counter.
 _GROUP = 4
-# The number of the part stands above the lower half of the second seed.
+# The second seed holds the part's number in its upper 32 bits.
 _PARTS = 2**32
 
 

@@ -61,9 +61,9 @@ class ResNetV2(ImageModel):
         image_size: int or (height, width), in pixels.
         head_bias_init: float, the initial bias of the head; its kernel is zero.
         in_channels: int, of the images.
-        pool_padding: "edge" or "zero", the padding of the root's max pooling. The root does not
-            rectify, so it matters: BiT's own code pads with zeros, which the models of its names
-            do; big_vision's reading of the same files, like "edge", never lets padding win.
+        pool_padding: "edge" or "zero", the padding of the root's max pooling, which changes results
+            as the root has no ReLU. BiT's code and the models of its names pad with zeros;
+            big_vision reads the same files with the border repeated, "edge".
     """
 
     def __init__(

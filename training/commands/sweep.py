@@ -40,26 +40,17 @@ def run(options: argparse.Namespace) -> None:
     dataset.split(config.eval_split)  # or rates would train first
 
     import_tensorflow()
-    from ..protocols import learning_rate_sweep
+    from ..protocols import learning_rate_sweep as protocol
 
-    development = learning_rate_sweep.development_splits(
-        dataset, config.train_split, options.development
-    )
-    names = learning_rate_sweep.FURTHER_TEST_SETS.get(dataset.name, ())
+    workdir, seeds = options.workdir, options.seeds
+    rates = options.rates or row_of_table_4(dataset.name).base_lrs
+    parts = protocol.development_splits(dataset, config.train_split, options.development)
+    names = protocol.FURTHER_TEST_SETS.get(dataset.name, ())
     further_sets = [open_dataset(name, config.data_dir or None) for name in names]
-    found = learning_rate_sweep.transfer(
-        config,
-        options.workdir,
-        dataset,
-        rates=options.rates or row_of_table_4(dataset.name).base_lrs,
-        seeds=options.seeds,
-        development=development,
-    )
-    further = learning_rate_sweep.score_further_test_sets(
-        config, options.workdir, further_sets, options.seeds
-    )
-    published = learning_rate_sweep.published_results(config.model.name, dataset.name)
-    table = learning_rate_sweep.sweep_table(found, published, further)
-    learning_rate_sweep.write_sweep(found, table, options.workdir)
+    found = protocol.transfer(config, workdir, dataset, rates=rates, seeds=seeds, development=parts)
+    further = protocol.score_further_test_sets(config, workdir, further_sets, seeds)
+    published = protocol.published_results(config.model.name, dataset.name)
+    table = protocol.sweep_table(found, published, further)
+    protocol.write_sweep(found, table, workdir)
     table.show()
-    print(f"Written to {options.workdir}: sweep.md, sweep.csv, sweep.png")
+    print(f"Written to {workdir}: sweep.md, sweep.csv, sweep.png")

@@ -90,17 +90,11 @@ def config_of(options: argparse.Namespace, config: ConfigDict | None = None) -> 
 
 
 def refuse_chosen(overrides: Sequence[str], *keys: str) -> None:
-    """Raises `UsageError` for overrides of keys that a protocol sets in each run.
-
-    It names the option that takes their values, if there is one.
-    """
+    """Raises `UsageError` for overrides of keys that a protocol sets, naming the option to use."""
     options = {"optimizer.base_lr": "--rates", "seed": "--seeds", "dataset": "--tasks"}
-    for name in {each.partition("=")[0].removeprefix("--config.") for each in overrides}:
-        if name in keys:
-            raise UsageError(
-                f"Expected {options.get(name, f'no --config.{name}')}: this protocol sets "
-                f"config.{name} in each run. Received: --config.{name}."
-            )
+    for name in {each.partition("=")[0].removeprefix("--config.") for each in overrides} & {*keys}:
+        instead = f" Give {options[name]} in its place." if name in options else ""
+        raise UsageError(f"Leave out --config.{name}: this protocol sets it in each run.{instead}")
 
 
 def override(config: ConfigDict, arguments: Sequence[str]) -> ConfigDict:

@@ -116,8 +116,12 @@ def test_other_weights_than_those_scored(data_dir, tmp_path, refused):
         ("head", "hand_over=best", "the last update is scored"),
         ("data_size --cells=b_30", "early_stopping.metric=eval_loss", "the best top-1 accuracy"),
         # Each cell has its own.
-        ("head", "optimizer.base_lr=0.1", "this protocol sets config.optimizer.base_lr in each"),
-        ("position", "model.position_embedding=none", "sets config.model.position_embedding in"),
+        ("head", "optimizer.base_lr=0.1", "Leave out --config.optimizer.base_lr: this protocol"),
+        (
+            "position",
+            "model.position_embedding=none",
+            "Leave out --config.model.position_embedding",
+        ),
     ):
         folders = [f"--workdir={tmp_path / 'study'}", f"--data_dir={data_dir}"]
         words = [*study.split(), *folders, *TINY, f"--config.{override}"]

@@ -315,5 +315,6 @@ def test_what_a_protocol_chooses_has_its_option(tmp_path, refused):
         ("ablation head", "--seeds", "seed"),
     ):
         error = refused(*words.split(), f"--workdir={tmp_path}", f"--config.{key}=0.5")
-        assert f"Expected {option}: this protocol sets config.{key}" in error
+        message = f"Leave out --config.{key}: this protocol sets it in each run. Give {option} in"
+        assert message in error
         assert not [*tmp_path.iterdir()]

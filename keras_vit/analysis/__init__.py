@@ -9,8 +9,11 @@ from keras_vit.analysis.attention import (
     token_distances,
 )
 from keras_vit.analysis.cost import Costs, costs
-from keras_vit.analysis.embedding_filters import embedding_filters, principal_components
-from keras_vit.analysis.position_similarity import position_similarity
+from keras_vit.analysis.embeddings import (
+    embedding_filters,
+    position_similarity,
+    principal_components,
+)
 from keras_vit.analysis.reconstruction import Reconstruction, reconstruct
 
 __all__ = [

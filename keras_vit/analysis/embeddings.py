@@ -1,11 +1,12 @@
-"""Principal components of the patch embedding's filters (Figure 7 left)."""
+"""The filters of the patch embedding, and similarities of positions (Figure 7 left and center)."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 
+from keras_vit.layers.position_tables_2d import POSITION_EMBEDDINGS
 from keras_vit.models.image_model import ImageModel, require_kind
 
 
@@ -63,11 +64,43 @@ def embedding_filters(model: keras.Model, components: int = 28) -> PrincipalFilt
         A `PrincipalFilters` of (patch size, patch size, 3) images.
     """
     require_kind(model, ImageModel, "a model of keras_vit")
-    names = {layer.name for layer in model.layers}
-    if "conv_root" in names:
-        root = model.get_layer("conv_root")
-        kernel = root.kernel
-        kernel = root.standardize(kernel) if hasattr(root, "standardize") else kernel
-    else:
-        kernel = model.get_layer("embedding").projection.kernel
+    root: Any = next((layer for layer in model.layers if layer.name == "conv_root"), None)
+    kernel = root.kernel if root else model.get_layer("embedding").projection.kernel
+    kernel = root.standardize(kernel) if hasattr(root, "standardize") else kernel
     return principal_components(ops.convert_to_numpy(kernel), components)
+
+
+def position_similarity(model: keras.Model, block: int = 0) -> np.ndarray:
+    """Compares the position embedding of every patch with that of every other.
+
+    Args:
+        model: a `keras_vit.VisionTransformer` whose positions are added to tokens.
+        block: int, which block's embedding to take where every block has its own.
+
+    Returns:
+        (rows, columns, rows, columns) float64 array of cosines in [-1, 1]: tile
+        [i, j] of the figure is the grid of similarities to the patch in row i
+        and column j. The class token is left out.
+
+    Raises:
+        ValueError: if the model adds no position embedding, or has no such block.
+    """
+    require_kind(model, ImageModel, "a model of keras_vit")
+    arguments = model.arguments
+    if arguments.get("position_embedding") not in POSITION_EMBEDDINGS:
+        raise ValueError(
+            "Expected a model that adds an embedding of each position to its tokens, one of "
+            f"{', '.join(POSITION_EMBEDDINGS)}. "
+            f"Received: position_embedding={arguments.get('position_embedding')!r}"
+        )
+    if not 0 <= block < arguments["num_layers"]:
+        raise ValueError(
+            f"`block` must lie in [0, {arguments['num_layers']}). Received: block={block}"
+        )
+    own = arguments["position_placement"] == "every"
+    layer = model.get_layer(f"position_embedding_{block:02d}" if own else "position_embedding")
+    table = ops.convert_to_numpy(layer.table())[0].astype("float64")
+    rows, columns = model.grid_size
+    patches = table[len(table) - rows * columns :]
+    patches = patches / np.linalg.norm(patches, axis=1, keepdims=True)
+    return (patches @ patches.T).clip(-1, 1).reshape(rows, columns, rows, columns)

@@ -83,7 +83,7 @@ def test_a_configured_loss_is_saved_with_its_settings():
     copy = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
     assert copy.get_config() == loss.get_config()
     assert (copy.label_smoothing, copy.class_weights) == (0.1, (1.0, 2.0))
-    with pytest.raises(ValueError, match="softmax, sigmoid"):
+    with pytest.raises(ValueError, match="'softmax', 'sigmoid'"):
         build_loss("hinge")
 
 

@@ -176,9 +176,9 @@ def test_wrong_arguments():
         *((AdamW, {"global_clipnorm": value}, "above 0 or None") for value in (0.0, np.nan)),
         (AdamW, {"use_ema": True}, "use_ema"),
         (build_optimizer, {"total_steps": 10, "learning_rate": 0.1}, "unknown key learning_rate"),
-        (build_optimizer, {"total_steps": 10, "name": "lion"}, "sgd, adamw"),
+        (build_optimizer, {"total_steps": 10, "name": "lion"}, "'sgd', 'adamw'"),
         (build_optimizer, {"base_lr": 0.1}, "total_steps"),
-        (build_optimizer, {"total_steps": 10, "schedule": "step"}, "cosine, linear"),
+        (build_optimizer, {"total_steps": 10, "schedule": "step"}, "'cosine', 'linear'"),
         (build_optimizer, {"total_steps": 10, "layer_decay": 0.5}, "needs the model"),
         (build_optimizer, {"total_steps": 10, "warmup_steps": 10}, "warmup_steps=10, total_ste"),
     ):

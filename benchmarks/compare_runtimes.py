@@ -23,7 +23,7 @@ from benchmarks.harness.options import add_shared, one_of
 from benchmarks.harness.process import Process, peak_memory
 from benchmarks.harness.report import machine, show
 from benchmarks.libraries import INSTALL, missing
-from keras_vit.prepare_photos import prepare_photo, read_photo
+from keras_vit.photos.prepare_photos import prepare_photo, read_photo
 from keras_vit.training.command_line.options import CommandParser, list_of
 from keras_vit.training.errors import UsageError
 

@@ -9,9 +9,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.imagenet_classes import require_class_name
 from keras_vit.models.image_model import ACTIVATIONS
-from keras_vit.prepare_photos import maps_to_model_range, prepare_photo
+from keras_vit.photos.imagenet_classes import require_class_name
+from keras_vit.photos.prepare_photos import maps_to_model_range, prepare_photo
 from keras_vit.training.evaluators.exported_files import INTERFACE_FILE, LABELS_FILE
 from keras_vit.training.evaluators.load_keras_model import resizing
 from keras_vit.unknown_names import require_one_of

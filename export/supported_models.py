@@ -8,7 +8,7 @@ from keras_vit.models import AxialResNet, ResNetV2, VisionTransformer
 from keras_vit.models.image_model import ACTIVATIONS, ImageModel, activation_name
 from keras_vit.models.inner_layers import inner_layers, require_unquantized
 from keras_vit.models.masked_patch_prediction import MaskedPatchPrediction
-from keras_vit.prepare_photos import outside
+from keras_vit.photos.prepare_photos import outside
 from keras_vit.type_hints import Tensor
 
 from .errors import ExportError

@@ -4,12 +4,12 @@ from keras_vit import analysis, layers, losses, optimizers, variants
 from keras_vit.analysis import costs
 from keras_vit.analysis.attention import attention_maps
 from keras_vit.checkpoints import list_weights, load_checkpoint, save_checkpoint
-from keras_vit.feature_maps import feature_maps
 
 # Imported as saved models name it.
 from keras_vit.hub_layer import HubLayer as HubLayer
 from keras_vit.model_factory import create_model, list_models
 from keras_vit.models import AxialResNet, ResNetV2, VisionTransformer
+from keras_vit.models.feature_maps import feature_maps
 from keras_vit.models.masked_patch_prediction import MaskedPatchPrediction
 from keras_vit.predict_photos import predict
 from keras_vit.version import __version__

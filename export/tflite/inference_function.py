@@ -8,9 +8,9 @@ from typing import Any, BinaryIO, Literal
 import keras
 import numpy as np
 
-from keras_vit.hidden_folder import scratch_folder
+from keras_vit.files.hidden_folder import scratch_folder
 from keras_vit.models.image_model import model_inside
-from keras_vit.prepare_photos import require_model_range, warn_of_0_to_1
+from keras_vit.photos.prepare_photos import require_model_range, warn_of_0_to_1
 from keras_vit.training.evaluators.exported_files import Runtime, TFLiteFunction
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.type_hints import Tensor

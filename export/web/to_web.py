@@ -26,9 +26,9 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.download import cache_directory, download
-from keras_vit.hidden_folder import make_folder, writing
+from keras_vit.files.hidden_folder import make_folder, writing
 from keras_vit.models.vision_transformer import VisionTransformer
-from keras_vit.prepare_photos import keeps_upright, parsed_operations, prepare_photo
+from keras_vit.photos.prepare_photos import keeps_upright, parsed_operations, prepare_photo
 from keras_vit.training.errors import first_line
 from keras_vit.training.io.atomic import atomic_directory, write_text
 from keras_vit.type_hints import Tensor

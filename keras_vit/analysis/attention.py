@@ -14,7 +14,7 @@ from keras import ops
 from keras_vit.backends.by_backend import predicting
 from keras_vit.models.image_model import require_kind
 from keras_vit.models.vision_transformer import VisionTransformer
-from keras_vit.prepare_photos import require_model_range
+from keras_vit.photos.prepare_photos import require_model_range
 from keras_vit.type_hints import Tensor
 
 

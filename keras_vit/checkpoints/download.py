@@ -12,7 +12,7 @@ from pathlib import Path
 import keras
 
 from keras_vit.checkpoints.published_weights import TABLE, canonical_name, url_of
-from keras_vit.hidden_folder import fcntl, make_folder, writing
+from keras_vit.files.hidden_folder import fcntl, make_folder, writing
 
 CHUNK = 1 << 20
 

@@ -28,9 +28,9 @@ from keras_vit.checkpoints.npz_file_layouts import BiTLayout, FileArray, FileLay
 from keras_vit.checkpoints.published_weights import PERMISSIVE, published, published_classifier
 from keras_vit.checkpoints.pytorch_layouts import TORCH_FORMATS, TorchLayout
 from keras_vit.checkpoints.weights_of_model import weights_of
-from keras_vit.imagenet_classes import imagenet_classes
 from keras_vit.models.inner_layers import require_unquantized
 from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.photos.imagenet_classes import imagenet_classes
 from keras_vit.variants import TIMM_NAMES, arguments_of
 
 # Names of arrays that no model here has a place for, and why.

@@ -12,11 +12,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_vit.archives import open_archive
 from keras_vit.checkpoints.model_source import Kind, model_source
 from keras_vit.checkpoints.weights_of_model import weights_of
-from keras_vit.imagenet_classes import require_class_name
+from keras_vit.files.archives import open_archive
 from keras_vit.models.inner_layers import require_unquantized
+from keras_vit.photos.imagenet_classes import require_class_name
 
 # Arguments of a model that the arrays' shapes do not show.
 STATED = (

@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_vit.checkpoints.npz_file_layouts import BiTLayout, Layout
 from keras_vit.checkpoints.weights_of_model import weights_of
-from keras_vit.hidden_folder import hidden_folder, writing
+from keras_vit.files.hidden_folder import hidden_folder, writing
 from keras_vit.models.inner_layers import require_unquantized
 from keras_vit.models.vision_transformer import VisionTransformer
 

@@ -13,8 +13,8 @@ from typing import Any
 import keras
 
 from keras_vit.backends.by_backend import predicting
-from keras_vit.imagenet_classes import require_class_name
 from keras_vit.models import inner_layers as inner
+from keras_vit.photos.imagenet_classes import require_class_name
 from keras_vit.type_hints import Tensor
 from keras_vit.unknown_names import refuse_unknown, require_one_of
 

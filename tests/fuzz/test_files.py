@@ -15,7 +15,7 @@ from keras_vit.export.hub import archives
 from keras_vit.export.images import load_images
 from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile
 from keras_vit.export.verification.runtimes import open_hub
-from keras_vit.prepare_photos import read_photo
+from keras_vit.photos.prepare_photos import read_photo
 from keras_vit.training import data
 from keras_vit.training.config import schema
 from keras_vit.training.data import records

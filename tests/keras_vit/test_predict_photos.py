@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 import keras_vit
-from keras_vit import prepare_photos
-from keras_vit.imagenet_classes import imagenet_classes
-from keras_vit.prepare_photos import prepare_photo, read_photo
+from keras_vit.photos import prepare_photos
+from keras_vit.photos.imagenet_classes import imagenet_classes
+from keras_vit.photos.prepare_photos import prepare_photo, read_photo
 from tests.keras_vit.small import FEW_STEPS, forward, make_images, make_vit, to_numpy
 
 NAMES = ("crow", "finch", "great tit")

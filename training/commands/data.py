@@ -69,7 +69,7 @@ def _decode(dataset, chosen):
     """Returns the labels of the images (split, index), and sentences on what is wrong with them."""
     # Imported here, so that missing data is reported without waiting for TensorFlow.
     tf = import_tensorflow()
-    from keras_vit.prepare_photos import is_of_16_bits
+    from keras_vit.photos.prepare_photos import is_of_16_bits
 
     labels, unreadable, dark = set(), [], []
     decode = dataset.split(chosen[0][0]).preprocess("decode")

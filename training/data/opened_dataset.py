@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from keras_vit.imagenet_classes import imagenet_classes
+from keras_vit.photos.imagenet_classes import imagenet_classes
 
 from ..errors import TrainingError, UsageError
 from ..io.paths import is_remote, size_and_time

@@ -16,8 +16,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from keras_vit.archives import open_archive
 from keras_vit.errors import damage_named, missing_extra
+from keras_vit.files.archives import open_archive
 from keras_vit.models.image_model import ACTIVATIONS
 
 from ..errors import UsageError

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.archives import saved_config
 from keras_vit.errors import damage_named
-from keras_vit.imagenet_classes import imagenet_classes
+from keras_vit.files.archives import saved_config
+from keras_vit.photos.imagenet_classes import imagenet_classes
 
 from ..config import schema
 from ..data.sets import fingerprint

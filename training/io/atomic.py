@@ -5,7 +5,7 @@ import os
 import pathlib
 from collections.abc import Iterator
 
-from keras_vit.hidden_folder import REPLACED, hidden_folder, writing
+from keras_vit.files.hidden_folder import REPLACED, hidden_folder, writing
 
 from .paths import any_path, is_remote
 from .remote_stores import sent

@@ -11,7 +11,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-from keras_vit.hidden_folder import make_folder, writing
+from keras_vit.files.hidden_folder import make_folder, writing
 
 from ..errors import TrainingError, UsageError
 from . import remote_stores

@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from keras_vit.hidden_folder import scratch_folder
+from keras_vit.files.hidden_folder import scratch_folder
 
 from ..errors import TrainingError
 from .image_listing import walk

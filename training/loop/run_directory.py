@@ -18,7 +18,7 @@ import keras
 import tensorflow as tf
 from ml_collections import ConfigDict
 
-from keras_vit.hidden_folder import remove_unfinished
+from keras_vit.files.hidden_folder import remove_unfinished
 
 from ..config import schema
 from ..data.sets import fingerprint

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.errors import damage_named
-from keras_vit.hidden_folder import remove_unfinished
+from keras_vit.files.hidden_folder import remove_unfinished
 from keras_vit.predict_photos import most_probable
 
 from .. import data

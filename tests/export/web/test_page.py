@@ -11,7 +11,7 @@ import keras_vit
 from keras_vit import export
 from keras_vit.export.verification.browser import chromium, served
 from keras_vit.export.web.to_web import MODEL
-from keras_vit.prepare_photos import prepare_photo, read_photo
+from keras_vit.photos.prepare_photos import prepare_photo, read_photo
 from tests.odd_photos import CASES
 
 READY = "html[data-ready]"

@@ -1,6 +1,6 @@
 """Decoding: encoded bytes to images, (height, width, channels) uint8 in 0..255.
 
-TensorFlow decodes JPEG and PNG, `keras_vit.prepare_photos.read_photo` every other image by Pillow.
+TensorFlow decodes JPEG and PNG, Pillow every other image, in `keras_vit.photos.prepare_photos`.
 """
 
 import io
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.operations_text import MAX_PIXELS
-from keras_vit.prepare_photos import read_orientation, read_photo
+from keras_vit.photos.operations_text import MAX_PIXELS
+from keras_vit.photos.prepare_photos import read_orientation, read_photo
 
 from ..traced_functions import require, traced_once
 from .geometry import cut

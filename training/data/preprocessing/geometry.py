@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from keras_vit.operations_text import MAX_PIXELS, height_and_width
+from keras_vit.photos.operations_text import MAX_PIXELS, height_and_width
 
 from ..traced_functions import require
 from .parse_operations import NO_CLASS, operation

@@ -23,7 +23,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from keras_vit.imagenet_classes import require_class_name
+from keras_vit.photos.imagenet_classes import require_class_name
 
 from ...errors import UsageError
 from ...io.image_listing import EXTENSIONS, left_out, walk

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 from PIL import Image, ImageOps
 
-from keras_vit import prepare_photos
-from keras_vit.prepare_photos import keeps_upright, prepare_photo, read_photo
+from keras_vit.photos import prepare_photos
+from keras_vit.photos.prepare_photos import keeps_upright, prepare_photo, read_photo
 from keras_vit.training import data
 from keras_vit.training.data.preprocessing import decoding
 from keras_vit.training.data.preprocessing.preprocess import Preprocess

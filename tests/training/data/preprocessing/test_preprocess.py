@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_vit.prepare_photos import prepare_photo
+from keras_vit.photos.prepare_photos import prepare_photo
 from keras_vit.training.data.preprocessing import randaugment
 from keras_vit.training.data.preprocessing.parse_operations import REGISTRY, parse
 from keras_vit.training.data.preprocessing.preprocess import Preprocess, read_images

@@ -6,8 +6,8 @@ from unittest import mock
 
 import pytest
 
-from keras_vit import hidden_folder as module
-from keras_vit.hidden_folder import REPLACED, hidden_folder, remove_unfinished
+from keras_vit.files import hidden_folder as module
+from keras_vit.files.hidden_folder import REPLACED, hidden_folder, remove_unfinished
 
 
 @pytest.mark.parametrize("name", ["model.npz", "a [1]\n*?\\ é", ".hidden"])

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from keras_vit.interpolation import area_weights, half_pixel_weights
-from keras_vit.operations_text import MAX_PIXELS, apply_arguments, calls, height_and_width
+from keras_vit.photos.operations_text import MAX_PIXELS, apply_arguments, calls, height_and_width
 from keras_vit.type_hints import Tensor
 
 if typing.TYPE_CHECKING:

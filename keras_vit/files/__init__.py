@@ -1,0 +1,1 @@
+"""Files and archives: opened with care, written whole or not at all."""

@@ -84,10 +84,8 @@ def mutants(tree, seed):
 def near(tree, path):
     """Returns the test files near a file of the packages, the nearest first."""
     code = (tree / path).read_text(encoding="utf-8")
-    names = {
-        *re.findall(r"^(?: {,4}(?:def|class) )?((?<= )[A-Za-z]\w{4,}|[A-Z_]{5,})\b", code, re.M)
-    }
-    names.add(pathlib.Path(path).stem)
+    name = r"^(?: {,4}(?:def|class) )?((?<= )[A-Za-z]\w{4,}|[A-Z_]{5,})\b"
+    names = {pathlib.Path(path).stem, *re.findall(name, code, re.M)}
     module = pathlib.Path(path).with_suffix("").parts[-2:]
     imports = re.compile(r"\b{}(\.| import .*\b){}\b".format(*module))
     mirror, ranked = (tree / "tests" / path).parent, []
@@ -135,15 +133,11 @@ def killer(tree, original, tests, seconds):
 
 def failure(tree, arguments, seconds):
     """Returns the first test that fails in a copy, or cannot be imported there; "" without one."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "-x", "-rfE", "-p", "no:cacheprovider", *arguments],
-        cwd=tree,
-        env=os.environ | {"PYTHONPATH": str(tree)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    command = [sys.executable, "-m", "pytest", "-x", "-rfE", "-p", "no:cacheprovider", *arguments]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    environment = os.environ | {"PYTHONPATH": str(tree)}
+    options |= {"cwd": tree, "env": environment, "start_new_session": True}
+    process = subprocess.Popen(command, **options)
     try:
         output, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -177,9 +171,8 @@ def main(count, seed, seconds, workers):
                 found = killer(tree, original, near(tree, path), seconds)
         finally:
             trees.put(tree)
-        print(
-            f"killed     {name}\n           {found}" if found else f"SURVIVED   {name}", flush=True
-        )
+        end = f"killed     {name}\n           {found}" if found else f"SURVIVED   {name}"
+        print(end, flush=True)
         return not found
 
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:

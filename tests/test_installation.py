@@ -69,10 +69,8 @@ try:
     import training.data.sets.splits
 except ImportError as error:
     print(error)"""
-    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
-    found = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True
-    )
+    options = {"cwd": ROOT, "env": os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}, "text": True}
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, **options)
     assert not found.returncode, found.stderr[-2000:]
     expected = "Expected: import keras_vit.training.data. Received: import training.data.\n"
     assert found.stdout == expected
@@ -106,9 +104,7 @@ def test_help_names_commands_as_they_are_called(words, usage, keras_vit):
     assert words or ("\n  few_shot " in shown and "\n  export " in shown)
 
 
-def test_the_package_of_the_same_import_name_is_warned_of(
-    tmp_path, monkeypatch, keras_vit, recwarn
-):
+def test_the_package_of_the_same_name_is_warned_of(tmp_path, monkeypatch, keras_vit, recwarn):
     warn_of_namesake()
     assert not recwarn.list  # alone it is silent
     metadata = tmp_path / "site" / "keras_vit-1.2.dist-info"
@@ -128,8 +124,7 @@ def names_of(requirements):
 
 def test_the_default_installation_is_without_jax():
     names = names_of((ROOT / "requirements.lock").read_text().splitlines())
-    assert "tensorflow" in names
-    assert not names & {"jax", "jaxlib", "libtpu"}
+    assert "tensorflow" in names and not names & {"jax", "jaxlib", "libtpu"}
 
 
 def test_the_extra_for_benchmarks_brings_the_other_libraries():

@@ -9,14 +9,10 @@ from keras_vit.training.config import default_config
 
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGES = ("keras_vit", "training", "export", "benchmarks")
-MODULES = {
-    str(path.relative_to(ROOT)): ast.parse(path.read_text())
-    for package in PACKAGES
-    for path in sorted((ROOT / package).rglob("*.py"))
-}
-CLASSES = [
-    node for module in MODULES.values() for node in module.body if isinstance(node, ast.ClassDef)
-]
+FILES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+MODULES = {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in FILES}
+NODES = [node for module in MODULES.values() for node in module.body]
+CLASSES = [node for node in NODES if isinstance(node, ast.ClassDef)]
 # What Keras calls and describes.
 OF_KERAS = {"build", "call", "compute_loss", "compute_output_shape", "compute_output_spec"}
 OF_KERAS |= {"from_config", "get_config", "load_own_variables", "save_own_variables"}
@@ -82,11 +78,9 @@ def test_imports_stand_at_the_top_except_where_it_is_said():
     for path, module in MODULES.items():
         functions = [node for node in ast.walk(module) if isinstance(node, ast.FunctionDef)]
         for node in (each for function in functions for each in ast.walk(function)):
-            inside = isinstance(node, ast.ImportFrom) and node.level
-            if inside or (
-                isinstance(node, ast.Import | ast.ImportFrom)
-                and re.search(rf" ({'|'.join(PACKAGES)})\b", ast.unparse(node))
-            ):
+            imports = isinstance(node, ast.Import | ast.ImportFrom)
+            ours = imports and re.search(rf" ({'|'.join(PACKAGES)})\b", ast.unparse(node))
+            if ours or (imports and getattr(node, "level", 0)):
                 found.add(path)
     said = re.findall("`(.+?)`", lazy_imports.__doc__)
     assert not [path for path in found if not any(each in path for each in said)]

@@ -74,9 +74,8 @@ def test_every_guide_is_linked():
 
 def test_every_port_is_named():
     files = [file for name in ("training", "export") for file in (ROOT / name).rglob("*.py")]
-    opening = {
-        file.name for file in files if re.search("create_server|HTTPServer", file.read_text())
-    }
+    opens = re.compile("create_server|HTTPServer")
+    opening = {file.name for file in files if opens.search(file.read_text())}
     assert opening == {"jax_processes.py", "browser.py"}
     ports = (ROOT / "SECURITY.md").read_text().partition("| Port |")[2]
     for name in ("export verify", "processes.coordinator", "JAX process", "TF_CONFIG", "--cluster"):

@@ -23,17 +23,12 @@ COMMAND = r"python -m benchmarks (\w+[^\n`#|]*)"
 LINES = [shlex.split(line) for line in re.findall(COMMAND, GUIDES.replace("\\\n", " "))]
 
 
-@pytest.mark.parametrize("command", BENCHMARKS.table)
-def test_help_lists_the_options(command, capsys):
-    with pytest.raises(SystemExit) as exit_status:
-        main([command, "--help"])
-    assert exit_status.value.code == 0
-    assert f"python -m benchmarks {command}" in capsys.readouterr().out
-
-
 def test_the_guides_name_every_command_and_their_options_exist():
     for name, *words in LINES:
         assert BENCHMARKS.parser(name).parse_args(words)
+        assert (
+            BENCHMARKS.parser(name).format_help().startswith(f"usage: python -m benchmarks {name}")
+        )
     assert {name for name, *_ in LINES} == {*BENCHMARKS.table}
 
 

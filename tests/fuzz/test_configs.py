@@ -13,18 +13,10 @@ from tests.fuzz.conftest import SEED, tally
 
 FACTOR = float(os.environ.get("FUZZ", "1"))
 
-VALUES = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(),
-    st.integers(-3, 40),
-    st.floats(),
-    st.sampled_from([0.0, 1.0, 1e308, -1e308, 1e-300, 2.0**31, 2**31, 10**12]),
-    st.text(max_size=20),
-    st.binary(max_size=8),
-    st.lists(st.integers(-2, 5), max_size=3),
-    st.dictionaries(st.text(max_size=3), st.integers(), max_size=2),
-)
+VALUES = [st.none(), st.booleans(), st.integers(), st.integers(-3, 40), st.floats()]
+VALUES.append(st.sampled_from([0.0, 1.0, 1e308, -1e308, 1e-300, 2.0**31, 2**31, 10**12]))
+VALUES += [st.text(max_size=20), st.binary(max_size=8), st.lists(st.integers(-2, 5), max_size=3)]
+VALUES.append(st.dictionaries(st.text(max_size=3), st.integers(), max_size=2))
 MODEL = (
     "image_size patch_size hidden_size num_heads mlp_dim num_layers dropout_rate "
     "attention_dropout_rate stochastic_depth_rate classifier position_embedding register_tokens "
@@ -55,4 +47,4 @@ def test_any_value_of_any_key_is_refused_or_runs(examples, trained, tiny):
 
     options = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
     limits = settings(max_examples=max(1, int(examples * FACTOR)), **options)
-    seed(SEED)(limits(given(st.sampled_from(KEYS), VALUES)(check)))()
+    seed(SEED)(limits(given(st.sampled_from(KEYS), st.one_of(VALUES))(check)))()

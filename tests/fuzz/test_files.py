@@ -84,12 +84,9 @@ def test_npz(attack_file, model, tmp_path):
     attack_file("npz of images", 100, file, lambda file: load_images(file, (8, 8)))
 
 
-def test_safetensors_and_their_json(
-    attack_file, cases, golden, build_case, load_case, write_case, tmp_path
-):
+def test_safetensors(attack_file, cases, golden, build_case, load_case, write_case, tmp_path):
     case = cases["timm"]
-    timm = build_case(case)
-    file = write_case(case, tmp_path)
+    timm, file = build_case(case), write_case(case, tmp_path)
     attack_file("safetensors", 60, file, lambda file: load_case(timm, case, file))
     case, folder = cases["hf"], tmp_path / "hf"
     folder.mkdir()

@@ -1,3 +1,5 @@
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -61,17 +63,15 @@ def test_maps_are_the_softmax_of_each_block():
     np.testing.assert_allclose(maps[1], logits / logits.sum(-1, keepdims=True), atol=1e-5)
 
 
+POOLED = [{"classifier": name} for name in ("gap", "map", "token_gap")]
+
+
 @pytest.mark.rows(
+    *POOLED,
+    *(pooled | {"register_tokens": 2} for pooled in ({}, *POOLED)),
+    {"classifier": "unpooled", "num_classes": None},
     {"num_layers": 1},
     {"position_embedding": "relative"},
-    {"classifier": "gap"},
-    {"classifier": "map"},
-    {"register_tokens": 2},
-    {"classifier": "gap", "register_tokens": 2},
-    {"classifier": "map", "register_tokens": 2},
-    {"classifier": "token_gap"},
-    {"classifier": "token_gap", "register_tokens": 2},
-    {"classifier": "unpooled", "num_classes": None},
     {"resnet": {"num_layers": ()}, "patch_size": 1},
 )
 def test_rollout_multiplies_the_layers_with_the_deeper_on_the_left(overrides):
@@ -150,15 +150,11 @@ def test_what_has_no_such_maps_is_refused():
             analyze(model, IMAGES[:0])
     with pytest.raises(ValueError, match="one map for every row"):
         keras_vit.attention_maps(make_vit(attention="axial", classifier="gap"), make_images())
-    around = keras.Sequential([model])
-    for analyze in (
-        lambda model: keras_vit.attention_maps(model, 127.5 * (IMAGES + 1)),
-        lambda model: attention_rollout(model, IMAGES),
-        keras_vit.analysis.embedding_filters,
-        keras_vit.analysis.position_similarity,
-    ):
+    weights = keras_vit.analysis.embedding_filters, keras_vit.analysis.position_similarity
+    maps = keras_vit.attention_maps, attention_rollout
+    for analyze in (*(functools.partial(each, images=IMAGES) for each in maps), *weights):
         with pytest.raises(ValueError, match=rf"model\.get_layer\('{model.name}'\)"):
-            analyze(around)
+            analyze(keras.Sequential([model]))
     with pytest.raises(ValueError, match=r"set_weights"):
         keras_vit.attention_maps(keras.models.clone_model(model), IMAGES)
 

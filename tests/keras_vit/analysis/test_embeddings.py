@@ -28,8 +28,7 @@ def test_there_are_no_more_components_than_directions(count, expected):
     assert filters.shape == (expected, 2, 2, 3)
     assert explained.min() > 1e-9  # rounding leaves 1e-30
     assert explained.sum() == pytest.approx(1)
-    assert (filters.min(axis=(1, 2, 3)) == 0).all()
-    assert (filters.max(axis=(1, 2, 3)) == 1).all()
+    assert (filters.min(axis=(1, 2, 3)) == 0).all() and (filters.max(axis=(1, 2, 3)) == 1).all()
 
 
 def test_models_show_their_first_convolution():

@@ -38,9 +38,8 @@ def test_figures_have_images_beside_their_maps_and_one_tile_per_patch_on_one_sca
     assert len(shown) == 6
     np.testing.assert_allclose(shown[2], (IMAGES[1] + 1) / 2, atol=1e-6)
     assert [axis.get_title() for axis in figure.axes[::2]] == ["a", "b", "c"]
-    gray = (
-        figures.rollout_figure(IMAGES[..., :1], np.ones((3, 4, 6)), 4).axes[0].images[0].get_array()
-    )
+    figure = figures.rollout_figure(IMAGES[..., :1], np.ones((3, 4, 6)), 4)
+    gray = figure.axes[0].images[0].get_array()
     np.testing.assert_array_equal(gray, np.repeat(shown[0][..., :1], 3, axis=-1))
     similarity = np.random.default_rng(0).uniform(-1, 1, (2, 3, 2, 3))
     figure = figures.position_similarity_figure(similarity)

@@ -33,9 +33,8 @@ def test_folders_around_it_are_made_and_a_refusal_names_them(tmp_path, monkeypat
         assert folder.parent == tmp_path / "new" / "deep"
     (tmp_path / "file").touch()
     for path in (tmp_path / "file" / "m.npz", tmp_path / "file" / "deep" / "m.npz"):
-        with pytest.raises(
-            NotADirectoryError, match=rf"^{tmp_path}/file is a file\. Name a directory"
-        ):
+        expected = rf"^{tmp_path}/file is a file\. Name a directory"
+        with pytest.raises(NotADirectoryError, match=expected):
             hidden_folder(path).__enter__()
     refused = OSError(errno.EROFS, "Read-only file system", "elsewhere")
     monkeypatch.setattr(tempfile, "mkdtemp", mock.Mock(side_effect=refused))

@@ -17,17 +17,16 @@ SHAPES += [pytest.param(shape, marks=pytest.mark.long) for shape in ((48, 4), (4
 
 
 def in_parts(draw, parts):
+    drawn = []
     if BACKEND == "jax":
         from keras_vit.backends.jax import part_of_batch
 
-        drawn = []
         for part in range(parts):
             with part_of_batch(part, parts):
                 drawn.append(np.asarray(draw(parts, keras.random.SeedGenerator(7))))
         return np.concatenate(np.stack(drawn, axis=1))
     from keras_vit.backends.tensorflow import seeds_of_part
 
-    drawn = []
     for part in range(parts):
         seeds = keras.random.SeedGenerator(7)
         seeds.state.assign(seeds_of_part(seeds.state, part))
@@ -70,16 +69,12 @@ def dropped(shape, seeds, make=Dropout, dtype="float32"):
     return keras.ops.cast(layer(np.ones(shape, "float32"), training=True), "float32")
 
 
+DRAWS = [uniform, randint, dropped, functools.partial(dropped, dtype="bfloat16")]
+DRAWS += [pytest.param(each, marks=of_tensorflow) for each in (compiled, of_unknown_size)]
+
+
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.rows(
-    uniform,
-    pytest.param(compiled, marks=of_tensorflow),
-    pytest.param(of_unknown_size, marks=of_tensorflow),
-    randint,
-    dropped,
-    functools.partial(dropped, dtype="bfloat16"),
-    functools.partial(dropped, make=StochasticDepth),
-)
+@pytest.mark.parametrize("draw", [*DRAWS, functools.partial(dropped, make=StochasticDepth)])
 def test_draws(draw, shape):
     def of_part(parts, seeds):
         return draw((shape[0] // parts, *shape[1:]), seeds)
@@ -116,8 +111,7 @@ def test_batches_of_unknown_size_drop_as_known_ones():
     np.testing.assert_array_equal(dropped(8), dropped(None))
 
 
-RATE = 0.75
-WIDTH = 8
+RATE, WIDTH = 0.75, 8
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])

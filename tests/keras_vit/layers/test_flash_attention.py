@@ -18,9 +18,7 @@ def nvidia(monkeypatch):
     monkeypatch.setattr(cudnn, lambda: 91200)
 
 
-def program(
-    dtype="bfloat16", training=True, first_token_only=False, channels=32, length=5, **arguments
-):
+def program(dtype="bfloat16", training=True, first=False, channels=32, length=5, **arguments):
     import jax
 
     layer = EncoderBlock(2, 8, dtype=dtype, **{"attention_type": "fused"} | arguments)
@@ -30,11 +28,11 @@ def program(
     state = [variable.value for variable in layer.non_trainable_variables]
 
     def loss(weights, tokens):
-        inputs = (tokens[:, :1], tokens) if first_token_only else (tokens,)
+        inputs = (tokens[:, :1], tokens) if first else (tokens,)
         return layer.stateless_call(weights, state, *inputs, training=training)[0].sum()
 
-    lowered = jax.jit(jax.grad(loss)).trace(weights, tokens).lower(lowering_platforms=("cuda",))
-    return lowered.as_text()
+    traced = jax.jit(jax.grad(loss)).trace(weights, tokens)
+    return traced.lower(lowering_platforms=("cuda",)).as_text()
 
 
 @pytest.mark.usefixtures("nvidia")
@@ -48,16 +46,12 @@ def test_gpus_call_the_kernel_both_ways(length):
 
 @pytest.mark.usefixtures("nvidia")
 @pytest.mark.rows(
-    {"attention_type": "plain"},
-    {"dtype": "float32"},
-    {"attention_dropout_rate": 0.1},
-    {"attention_type": "relative"},
-    {"first_token_only": True},
-    {"channels": 24},
-    {"channels": 2 * 136},
+    *(("attention_type", kind) for kind in ("plain", "relative")),
+    *(("channels", number) for number in (24, 2 * 136)),
+    *(("dtype", "float32"), ("attention_dropout_rate", 0.1), ("first", True)),
 )
-def test_plain_where_something_needs_the_probabilities(arguments):
-    assert KERNEL not in program(**arguments)
+def test_plain_where_something_needs_the_probabilities(name, value):
+    assert KERNEL not in program(**{name: value})
 
 
 def test_plain_without_a_gpu(monkeypatch):

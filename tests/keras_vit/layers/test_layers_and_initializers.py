@@ -1,3 +1,4 @@
+import functools
 import math
 
 import keras
@@ -19,8 +20,7 @@ def test_half_precision_reaches_every_layer_within_but_not_the_softmax():
     block = layers.EncoderBlock(num_heads=2, mlp_dim=8, dtype="mixed_float16")
     block.build(tokens.shape)
     inner = list(block._flatten_layers(include_self=False))
-    assert len(inner) >= 12
-    assert {layer.compute_dtype for layer in inner} == {"float16"}
+    assert len(inner) >= 12 and {layer.compute_dtype for layer in inner} == {"float16"}
     assert {keras.backend.standardize_dtype(w.dtype) for w in block.weights} == {"float32"}
     probabilities = to_numpy(block.attention.probabilities(tokens))
     assert probabilities.dtype == np.float32
@@ -257,8 +257,7 @@ def test_a_row_is_a_token():
     (lambda: layers.MultiHeadSelfAttention(4).build((None, 5, 6)), "multiple of `num_heads`"),
     (lambda: layers.AxialAttention("depth"), "`axis`"),
     (lambda: layers.AxialAttention("width").build((None, 4, 4, 24)), "twice `num_groups`"),
-    (lambda: layers.Dropout(-0.1), "`rate` must lie in"),
-    (lambda: layers.Dropout(1.0), "`rate` must lie in"),
+    *((functools.partial(layers.Dropout, rate), "`rate` must lie in") for rate in (-0.1, 1.0)),
     (lambda: layers.MLP(4, gelu="exact"), "`gelu` must be one of"),
     (lambda: layers.SinCosPosition2D((2, 2)).build((None, 5, 6)), "multiple of 4"),
     (lambda: layers.SinCosPosition2D((2, 2)).build((None, 5, 4)), "multiple of 4"),
@@ -272,15 +271,13 @@ def test_refused(refused, message):
         refused()
 
 
+FAN_OUT = keras.initializers.VarianceScaling(2.0, "fan_out", "untruncated_normal")
 PAIRS = {
     "normal": (initializers.RandomNormal(0.5, 0.02), keras.initializers.RandomNormal(0.5, 0.02)),
     "lecun_normal": (initializers.VarianceScaling(), keras.initializers.LecunNormal()),
     "glorot_uniform": (initializers.glorot_uniform(), keras.initializers.GlorotUniform()),
     "he_uniform": (initializers.he_uniform(), keras.initializers.HeUniform()),
-    "he_normal_fan_out": (
-        initializers.he_normal_fan_out(),
-        keras.initializers.VarianceScaling(2.0, "fan_out", "untruncated_normal"),
-    ),
+    "he_normal_fan_out": (initializers.he_normal_fan_out(), FAN_OUT),
 }
 
 

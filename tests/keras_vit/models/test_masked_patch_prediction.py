@@ -36,8 +36,7 @@ def test_corruption_does_to_each_patch_what_it_should():
     # Patches that are their own numbers.
     stem = np.arange(20, dtype="float32").reshape(1, 4, 5, 1) * np.ones((6000, 1, 1, 2), "float32")
     corrupted, positions = (to_numpy(tensor) for tensor in layer(stem))
-    assert layer.counts == (8, 1, 1)
-    assert positions.shape == (6000, 10)
+    assert layer.counts == (8, 1, 1) and positions.shape == (6000, 10)
     assert (np.diff(np.sort(positions)) > 0).all()
     assert len(np.unique(positions, axis=0)) > 5900
     found, expected = (each.reshape(6000, 20, 2) for each in (corrupted, stem))
@@ -53,10 +52,8 @@ def test_corruption_does_to_each_patch_what_it_should():
 def test_targets_are_the_colors_of_cells():
     colors = np.random.default_rng(0).integers(0, 512, (4, 4))
     pixels = (np.kron(module.color_of_class(colors), np.ones((2, 2, 1))) * 2 - 1).astype("float32")
-    for target, expected in (
-        ("downsized", colors.ravel()),
-        ("mean_color", to_numpy(module.color_classes((pixels.mean((0, 1)) + 1) / 2))[None]),
-    ):
+    mean = to_numpy(module.color_classes((pixels.mean((0, 1)) + 1) / 2))
+    for target, expected in (("downsized", colors.ravel()), ("mean_color", mean[None])):
         found = to_numpy(module.targets_of(target, pixels[None, None]))
         np.testing.assert_array_equal(found[0, 0], expected)
 
@@ -84,8 +81,7 @@ def test_an_untrained_model_guesses_one_of_512_colors_in_float32(target, overrid
     policy = overrides.get("dtype", "float32")
     assert masked.get_layer("corruption").compute_dtype == policy.removeprefix("mixed_")
     losses = masked(IMAGES)
-    assert losses.shape == (4, patches // 2)
-    assert losses.dtype == "float32"
+    assert losses.shape == (4, patches // 2) and losses.dtype == "float32"
     np.testing.assert_allclose(to_numpy(losses), np.log(512), rtol=1e-5)
 
 
@@ -138,8 +134,7 @@ def test_saved_model_comes_back_with_its_encoder(tmp_path):
     with zipfile.ZipFile(tmp_path / "masked.keras") as archive:
         assert b"shared_object_id" not in archive.read("config.json")  # an address in memory
     again = keras.saving.load_model(tmp_path / "masked.keras")
-    assert again.arguments == arguments
-    assert again.encoder.arguments == masked.encoder.arguments
+    assert (again.arguments, again.encoder.arguments) == (arguments, masked.encoder.arguments)
     np.testing.assert_array_equal(*(to_numpy(each.encoder(IMAGES)) for each in (again, masked)))
     assert_same(again, masked)
 

@@ -98,12 +98,8 @@ def test_initial_values_and_dropout_rates():
 def test_endpoints():
     model = make_vit(representation_size=12)
     values = endpoints_of(model, make_images())
-    expected = {
-        "stem": (4, 4, 16),
-        **dict.fromkeys(("embedded", "block_00", "block_01", "encoded"), (17, 16)),
-        "representation": (12,),
-        "logits": (5,),
-    }
+    tokens = dict.fromkeys(("embedded", "block_00", "block_01", "encoded"), (17, 16))
+    expected = {"stem": (4, 4, 16), **tokens, "representation": (12,), "logits": (5,)}
     assert list(model.endpoints) == list(expected)
     assert {name: value.shape[1:] for name, value in values.items()} == expected
 
@@ -114,13 +110,12 @@ def test_classifiers_read_no_registers(classifier):
     values = endpoints_of(model, make_images())
     tokens = values["encoded"]
     patches = tokens[:, -16:]
-    pooled = {
-        "gap": lambda: patches.mean(1),
-        "unpooled": lambda: patches,
-        "token": lambda: tokens[:, 0],
-        "token_gap": lambda: np.concatenate([tokens[:, 0], patches.mean(1)], axis=-1),
-        "map": lambda: to_numpy(model.get_layer("pool")(patches)),
-    }[classifier]()
+    first, mean = tokens[:, 0], patches.mean(1)
+    pooled = {"gap": mean, "unpooled": patches, "token": first}
+    pooled["token_gap"] = np.concatenate([first, mean], axis=-1)
+    if classifier == "map":
+        pooled["map"] = to_numpy(model.get_layer("pool")(patches))
+    pooled = pooled[classifier]
     np.testing.assert_allclose(values["representation"], pooled, atol=2e-6)
     np.testing.assert_allclose(values["logits"], logits_from_encoded(model, pooled), atol=5e-6)
 
@@ -194,12 +189,12 @@ def test_a_resnet_has_64_channels_times_its_factor_which_is_1():
         assert kernels[0] == (7, 7, 3, 64 * factor)
 
 
+OF_HYBRID = {"LayerNormalization": 1e-3, "GroupNormalization": 1e-6}
+
+
 @pytest.mark.rows(
     # Layer normalization has the model's own, group normalization of version 1 has its own.
-    (
-        lambda: make_vit(**HYBRID, classifier="map", layer_norm_epsilon=1e-3),
-        {"LayerNormalization": 1e-3, "GroupNormalization": 1e-6},
-    ),
+    (lambda: make_vit(**HYBRID, classifier="map", layer_norm_epsilon=1e-3), OF_HYBRID),
     (lambda: make_vit(classifier="map"), {"LayerNormalization": 1e-6}),
     (lambda: make_resnet(num_layers=(1, 1)), {"GroupNormalization": 1e-5}),
     (make_axial, {"BatchNormalization": 1e-5}),
@@ -217,18 +212,12 @@ BAD = {
     **dict.fromkeys(("in_channels", "representation_size"), (0,)),
     **dict.fromkeys(("remat", "flash_attention"), ("no",)),
     "num_layers": [0, 10**7],
-    "patch_size": [4.0],
     "image_size": [(16, 16, 3), 32.0, None, (32, 0), 10**12, (32, 2**16)],
-    "resnet": [{"layers": (1,)}],
-    "register_tokens": [-1, 1.5],
-    "hidden_size": [2**40],
-    "stochastic_depth_rate": [7.0],
-    "dropout_rate": [-1.0],
-    "attention_dropout_rate": [float("nan")],
     "layer_norm_epsilon": [float("inf"), 0.0, "1e-6"],
-    "num_classes": [3.5, 0],
-    "head_bias_init": ["0"],
 }
+BAD |= {"patch_size": [4.0], "resnet": [{"layers": (1,)}], "register_tokens": [-1, 1.5]}
+BAD |= {"hidden_size": [2**40], "num_classes": [3.5, 0], "head_bias_init": ["0"]}
+BAD |= {name: [rate] for name, rate in zip(RATES, (-1.0, float("nan"), 7.0), strict=True)}
 
 
 def received(name, value):

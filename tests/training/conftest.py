@@ -23,21 +23,17 @@ def process_environment():
 
 @pytest.fixture
 def launch():
+    """Returns a function that starts Python with arguments, or a file of `processes` by name."""
     processes = []
 
-    def start(*arguments, environment=None, **options):
-        quickly = ("-m", "tests.training.processes") if str(arguments[0]).endswith(".py") else ()
-        process = subprocess.Popen(
-            [sys.executable, *quickly, *map(str, arguments)],
-            cwd=ROOT,
-            env=process_environment() | (environment or {}),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            **options,
-        )
-        processes.append(process)
-        return process
+    def start(*arguments, environment=None):
+        ours = (TINY.parent / f"{arguments[0]}.py").exists()
+        quickly = ["-m", "tests.training.processes"] if ours else []
+        command = [sys.executable, *quickly, *map(str, arguments)]
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        environment = process_environment() | (environment or {})
+        processes.append(subprocess.Popen(command, cwd=ROOT, env=environment, **options))
+        return processes[-1]
 
     yield start
     for process in processes:

@@ -1,12 +1,9 @@
 import json
-import pathlib
 
 import numpy as np
 import pytest
 
 from tests.training.runs import column, finish
-
-PROCESSES = pathlib.Path(__file__).parents[1] / "processes"
 
 
 @pytest.fixture
@@ -19,7 +16,7 @@ def take_the_tour(launch, data_dir, tmp_path):
 
     def start(task, environment, *legs):
         legs = [json.dumps([str(tmp_path / name), *leg]) for name, *leg in legs]
-        return launch(PROCESSES / "tour.py", task, data_dir, *legs, environment=environment)
+        return launch("tour", task, data_dir, *legs, environment=environment)
 
     def travel(task, devices, processes, environment):
         one = {"strategy": "one"}
@@ -55,8 +52,10 @@ def all_alike(launch, tmp_path):
         # The first has the machine for itself.
         for commands in ([(("one", *places), environment)], joined):
             files = [tmp_path / f"{len(results)}{number}.npz" for number in range(len(commands))]
-            jobs, script = zip(files, commands, strict=True), PROCESSES / "equivalence.py"
-            started = [launch(script, file, *words, environment=own) for file, (words, own) in jobs]
+            started = [
+                launch("equivalence", file, *words, environment=own)
+                for file, (words, own) in zip(files, commands, strict=True)
+            ]
             logs += [process.communicate(timeout=1500)[0] for process in started]
             assert not any(process.returncode for process in started), "\n".join(logs)
             results += map(np.load, files)

@@ -1,7 +1,7 @@
-"""`python -m tests.training.processes SCRIPT …`: a script that starts as quickly as a command."""
+"""`python -m tests.training.processes NAME …`: `main` of a file here, as quickly as a command."""
 
 import gc
-import runpy
+import importlib
 import sys
 
 # Keras's start without what it imports for pictures and wrappers takes a quarter less.
@@ -13,5 +13,4 @@ gc.freeze()
 gc.enable()
 for name in hidden:
     del sys.modules[name]
-sys.argv = sys.argv[1:]
-runpy.run_path(sys.argv[0], run_name="__main__")
+importlib.import_module(f"tests.training.processes.{sys.argv[1]}").main(*sys.argv[2:])

@@ -4,7 +4,6 @@ A place is a strategy, or "DATAxFSDP", a mesh.
 """
 
 import itertools
-import sys
 
 import keras
 import numpy as np
@@ -29,10 +28,8 @@ CONFIGS = {
     "frozen": {**FINE_TUNING, "freeze": {"blocks": 1}},
     "lora": FINE_TUNING,
 }
-MODELS = {
-    "random": {"dropout_rate": 0.2, "attention_dropout_rate": 0.2, "stochastic_depth_rate": 0.2},
-    "lora": {"remat": True},
-}
+RATES = ("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate")
+MODELS = {"random": dict.fromkeys(RATES, 0.2), "lora": {"remat": True}}
 DATA = random_batches(4, BATCH)
 DATA["counted"] = (np.arange(64) < 53).astype("float32").reshape(4, BATCH)
 
@@ -73,13 +70,10 @@ def run(case, place, processes):
     split_sums = engine.make_split_sums(batch_sums, dataset, lambda images: images)
     with engine.averaged_weights():
         evaluation = Classification().means(split_sums())
-    return engine, {
-        f"{case}/losses": losses,
-        f"{case}/count": evaluation["count"],
-        f"{case}/evaluation": [evaluation[name] for name in ("loss", "top1", "top5")],
-        f"{case}/weights": weights_of(engine, case),
-        f"{case}/rate": engine.learning_rate,
-    }
+    found = {"losses": losses, "weights": weights_of(engine, case), "rate": engine.learning_rate}
+    found["evaluation"] = [evaluation[name] for name in ("loss", "top1", "top5")]
+    found["count"] = evaluation["count"]
+    return engine, {f"{case}/{name}": value for name, value in found.items()}
 
 
 def join_once():
@@ -115,7 +109,3 @@ def main(output, *arguments):
     first.gather("")
     first.close()
     np.savez(output, **results)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -30,11 +30,9 @@ class Resolver:
     task_type = task_id = None
 
     def get_tpu_system_metadata(self):
-        kinds = [("TPU", core) for core in range(CORES)] + [("CPU", 0)]
-        devices = [
-            session._DeviceAttributes(f"{TASK}/device:{kind}:{core}", kind, 0, number)
-            for number, (kind, core) in enumerate(kinds)
-        ]
+        kinds = [*(("TPU", core) for core in range(CORES)), ("CPU", 0)]
+        names = [(f"{TASK}/device:{kind}:{core}", kind, 0) for kind, core in kinds]
+        devices = [session._DeviceAttributes(*name, place) for place, name in enumerate(names)]
         # Of one host, of a topology that nobody asks for.
         return tpu_system_metadata.TPUSystemMetadata(CORES, 1, CORES, None, devices)
 
@@ -71,15 +69,11 @@ def main():
     strategy = fake_tpu_strategy()
     keras.config.set_dtype_policy("mixed_bfloat16")
     recipe = {"clip_norm": 1.0, "weight_decay": 0.1, "first_moment_dtype": "bfloat16"}
+    changes = {"batch_size": BATCH, "strategy": "tpu", "accumulation_steps": 2, "ema_decay": 0.9}
+    changes["optimizer"] = recipe | {"warmup_steps": 2}
+    arguments = {"num_layers": 1, "dropout_rate": 0.1, "remat": True}
     with mock.patch.object(tensorflow, "create_strategy", lambda config: strategy):
-        engine = small_engine(
-            lambda _: tiny_vit(num_layers=1, dropout_rate=0.1, remat=True),
-            batch_size=BATCH,
-            strategy="tpu",
-            accumulation_steps=2,
-            ema_decay=0.9,
-            optimizer=recipe | {"warmup_steps": 2},
-        )
+        engine = small_engine(lambda _: tiny_vit(**arguments), **changes)
     loss = build_loss("softmax")
     model, batches = engine.model, engine.make_batches(dataset)
     train = engine.function.get_concrete_function(batches, tf.constant(4), tf.zeros([2]))
@@ -89,16 +83,8 @@ def main():
         return counted_sums(logits, batch["label"], batch["counted"], loss)
 
     evaluate = engine._compile_sums(of_batch).get_concrete_function(next(batches))
-    result = {
-        "strategy": type(strategy).__name__,
-        "replicas": strategy.num_replicas_in_sync,
-        "variable": type(model.trainable_variables[0].value).__name__,
-        "variables": len(model.trainable_variables),
-        "train": operations(train),
-        "evaluate": operations(evaluate),
-    }
+    variables = model.trainable_variables
+    result = {"strategy": type(strategy).__name__, "replicas": strategy.num_replicas_in_sync}
+    result |= {"variable": type(variables[0].value).__name__, "variables": len(variables)}
+    result |= {"train": operations(train), "evaluate": operations(evaluate)}
     print(json.dumps(result))
-
-
-if __name__ == "__main__":
-    main()

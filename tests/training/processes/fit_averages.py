@@ -68,7 +68,3 @@ def main():
         found = pack(fit(0.5, 2, **options).get_weights())
         errors[name] = float(np.abs(found - wanted).max())
     print(json.dumps(errors))
-
-
-if __name__ == "__main__":
-    main()

@@ -39,7 +39,3 @@ def main():
             program = lower(model, optimizer, jax.devices(), MESH, images=2).compile()
         found = {"divided": divided, "collectives": collectives(program.as_text())}
         print(json.dumps(found), flush=True)
-
-
-if __name__ == "__main__":
-    main()

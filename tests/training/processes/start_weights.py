@@ -4,7 +4,6 @@
 """
 
 import pathlib
-import sys
 
 import keras
 import numpy as np
@@ -47,7 +46,3 @@ def main(folder, data_dir):
     trainer.train(config, folder / "run")
     found["losses"] = column(folder / "run", "loss")
     np.savez(folder / "start.npz", **found)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

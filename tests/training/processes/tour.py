@@ -10,7 +10,6 @@ import logging
 import os
 import shutil
 import signal
-import sys
 
 import keras
 
@@ -62,7 +61,3 @@ def main(task, data_dir, *legs):
         logger.removeHandler(handler)
         for copy in copies:
             shutil.copytree(workdir, copy)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -5,7 +5,6 @@ in it; STATE is such a folder of the other backend, from which a run goes on.
 """
 
 import pathlib
-import sys
 
 import keras
 import numpy as np
@@ -145,18 +144,14 @@ def lora(folder, other):
         assert same(moved.weights, np.load(other / "lora.npz")) == before.keys()
 
 
-def main(folder, other=None):
+def main(*folders):
+    folder, other = [*map(pathlib.Path, folders), None][:2]
     keras.utils.set_random_seed(0)
     start = keras_vit.VisionTransformer(**MODEL)
     for variable in start.trainable_variables:
         # No weight is 0, where nothing could be seen of a factor.
         variable.assign(variable + 0.1 * keras.random.normal(variable.shape))
     start.save(folder / "start.keras")
-    layer_decay(folder)
-    freezing(folder)
-    until_step(folder)
+    for check in (layer_decay, freezing, until_step):
+        check(folder)
     lora(folder, other)
-
-
-if __name__ == "__main__":
-    main(*map(pathlib.Path, sys.argv[1:]))

@@ -8,7 +8,6 @@ that were found, and digests of all arrays as they were `restored` and are `save
 
 import hashlib
 import json
-import sys
 
 import keras
 import numpy as np
@@ -29,13 +28,11 @@ def train(engine, count, size):
 
 def norms():
     found = {}
+    arguments = {"num_layers": 1, "remat": True, **dict.fromkeys(RATES, 0.3)}
+    optimizer = {"name": "sgd", "base_lr": 0.05, "warmup_steps": 1, "total_steps": 3}
     for mesh, parts in DIVISIONS:
-        engine = small_engine(
-            lambda _: tiny_vit(num_layers=1, remat=True, **dict.fromkeys(RATES, 0.3)),
-            accumulation_steps=parts,
-            optimizer={"name": "sgd", "base_lr": 0.05, "warmup_steps": 1, "total_steps": 3},
-            **mesh_config(mesh),
-        )
+        changes = mesh_config(mesh) | {"accumulation_steps": parts, "optimizer": optimizer}
+        engine = small_engine(lambda _: tiny_vit(**arguments), **changes)
         found[f"{mesh} / {parts}"] = train(engine, 2, 16).gradient_norm
     return found
 
@@ -50,12 +47,8 @@ def model_parallel():
 
 def fit():
     found, (images, labels) = {}, (each[0] for each in random_batches(1, 64).values())
-    places = {
-        "alone": lambda: None,
-        "data": keras.distribution.DataParallel,
-        "model": model_parallel,
-    }
-    for name, make in places.items():
+    places = {"data": keras.distribution.DataParallel, "model": model_parallel}
+    for name, make in ({"alone": lambda: None} | places).items():
         keras.distribution.set_distribution(make())
         keras.utils.set_random_seed(0)
         model = tiny_vit()
@@ -79,13 +72,9 @@ def digests(engine):
 
 
 def goes_on(folder, mesh):
-    engine = small_engine(
-        lambda _: tiny_vit(num_layers=1),
-        batch_size=8,
-        ema_decay=0.9,
-        optimizer={"first_moment_dtype": "bfloat16"},
-        **mesh_config("one" if mesh == "1x1" else mesh),
-    )
+    changes = {"batch_size": 8, "ema_decay": 0.9, "optimizer": {"first_moment_dtype": "bfloat16"}}
+    changes |= mesh_config("one" if mesh == "1x1" else mesh)
+    engine = small_engine(lambda _: tiny_vit(num_layers=1), **changes)
     numbers = engine.restore(folder) or {}
     found = {"step": engine.step, "restored": digests(engine)}
     found["numbers"] = {name: value.tolist() for name, value in numbers.items()}
@@ -96,5 +85,5 @@ def goes_on(folder, mesh):
     return found
 
 
-if __name__ == "__main__":
-    print(json.dumps({"norms": norms, "fit": fit, "goes_on": goes_on}[sys.argv[1]](*sys.argv[2:])))
+def main(name, *arguments):
+    print(json.dumps({"norms": norms, "fit": fit, "goes_on": goes_on}[name](*arguments)))

@@ -7,7 +7,6 @@ from ml_collections import ConfigDict
 
 from keras_vit.optimizers import AdamW, Momentum, WarmupDecay
 from keras_vit.training.recipes.optimizer import build_optimizer
-from tests.training.processes import fit_averages
 from tests.training.runs import finish
 
 
@@ -146,7 +145,7 @@ def test_constraints_hold_and_layers_of_different_dtypes_are_clipped():
 
 @pytest.mark.long
 def test_averages_of_compiled_steps_and_of_two_devices(launch):
-    errors = json.loads(finish(launch(fit_averages.__file__)))
+    errors = json.loads(finish(launch("fit_averages")))
     assert errors.keys() == {"plain", "built", "compiled", "mirrored"}
     assert max(errors.values()) < 1e-5
 

@@ -1,5 +1,4 @@
 import json
-import pathlib
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,8 +10,6 @@ from tests.training.runs import finish
 jax = pytest.importorskip("jax", reason="make test-jax installs it")
 from keras_vit.training.engine import jax as engine  # noqa: E402
 
-PROCESSES = pathlib.Path(__file__).parents[2] / "processes"
-
 
 @pytest.fixture
 def said(launch, jax_environment):
@@ -20,7 +17,7 @@ def said(launch, jax_environment):
     def run(script, *arguments, devices=1):
         # None of JAX is TensorFlow.
         environment = jax_environment(devices) if devices else {"KERAS_BACKEND": "tensorflow"}
-        return json.loads(finish(launch(PROCESSES / script, *arguments, environment=environment)))
+        return json.loads(finish(launch(script, *arguments, environment=environment)))
 
     return run
 
@@ -78,7 +75,7 @@ def test_a_damaged_batch_fails_only_where_it_is_asked_for():
 
 
 def test_masks_do_not_depend_on_how_a_batch_is_divided(said):
-    expected, *others = said("updates.py", "norms", devices=8).values()
+    expected, *others = said("updates", "norms", devices=8).values()
     np.testing.assert_allclose(others, expected, rtol=1e-5)
 
 
@@ -86,7 +83,7 @@ def test_either_engine_and_any_mesh_reads_a_state(said, tmp_path):
     before = None
     places = [("1x1", 0), ("1x2", 2), ("1x1", 1), ("2x2", 4), ("1x1", 0)]
     for number, (mesh, devices) in enumerate(places):
-        found = said("updates.py", "goes_on", tmp_path, mesh, devices=devices)
+        found = said("updates", "goes_on", tmp_path, mesh, devices=devices)
         assert found["step"] == number
         if before:
             assert found["numbers"] == {"third": number / 3}
@@ -96,23 +93,23 @@ def test_either_engine_and_any_mesh_reads_a_state(said, tmp_path):
 
 
 def test_keras_s_own_loop_trains_our_models_inside_its_distribution(said):
-    losses = said("updates.py", "fit", devices=8)
+    losses = said("updates", "fit", devices=8)
     assert losses["alone"][-1] < losses["alone"][0]
     for name in ("data", "model"):
         np.testing.assert_allclose(losses[name], losses["alone"], atol=1e-5)
-    errors = said("fit_averages.py")  # It ends with the averages that start from the weights.
+    errors = said("fit_averages")  # It ends with the averages that start from the weights.
     assert errors.keys() == {"plain", "built", "compiled"}
     assert max(errors.values()) < 1e-5
 
 
 def test_golden_trajectories(launch, jax_environment):
-    test = PROCESSES.with_name("loop") / "test_golden_trajectories.py"
-    process = launch("-m", "pytest", "-p", "no:xdist", test, environment=jax_environment())
+    words = ["-p", "no:xdist", "tests/training/loop/test_golden_trajectories.py"]
+    process = launch("-m", "pytest", *words, environment=jax_environment())
     assert "2 passed" in finish(process)
 
 
 def test_which_weights_move_and_how_far(launch, jax_environment, tmp_path):
-    finish(launch(PROCESSES / "transfer.py", tmp_path, environment=jax_environment()))
+    finish(launch("transfer", tmp_path, environment=jax_environment()))
 
 
 @pytest.mark.long
@@ -120,14 +117,14 @@ def test_frozen_weights_and_factors_go_between_engines(launch, jax_environment, 
     saved = []
     for name, environment in (("tensorflow", {}), ("jax", jax_environment()), ("again", {})):
         (tmp_path / name).mkdir()
-        words = [PROCESSES / "transfer.py", tmp_path / name, *saved]
+        words = ["transfer", tmp_path / name, *saved]
         finish(launch(*words, environment=environment))
         saved = [tmp_path / name]
 
 
 def test_engines_start_from_the_same_weights_and_agree(launch, tmp_path, data_dir):
-    script, backends = PROCESSES / "start_weights.py", ("tensorflow", "jax")
-    places = {name: (script, tmp_path / name, data_dir) for name in backends}
+    backends = ("tensorflow", "jax")
+    places = {name: ("start_weights", tmp_path / name, data_dir) for name in backends}
     finish(*(launch(*places[name], environment={"KERAS_BACKEND": name}) for name in backends))
     ours, other = (np.load(tmp_path / name / "start.npz") for name in backends)
     assert ours.files == other.files

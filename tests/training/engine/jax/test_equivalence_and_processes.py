@@ -1,5 +1,4 @@
 import json
-import pathlib
 import re
 import socket
 from unittest import mock
@@ -17,7 +16,6 @@ processes = pytest.importorskip(
     "keras_vit.training.engine.jax_processes", reason="make test-jax installs it"
 )
 KEYS = {"dataset": "digits", "batch_size": 8, "total_steps": 1, "strategy": "sharded"}
-PROCESSES = pathlib.Path(__file__).parents[2] / "processes"
 
 
 @pytest.fixture
@@ -33,8 +31,7 @@ LOGGING = {"TF_CPP_MIN_LOG_LEVEL": "0", "JAX_ENABLE_COMPILATION_CACHE": "false"}
 
 @pytest.mark.long
 def test_the_partitioner_gathers_each_weight_once_and_moves_no_activations(launch, unoptimized):
-    script = PROCESSES / "jax_partitioner.py"
-    process = launch(script, environment=unoptimized(8) | LOGGING)
+    process = launch("jax_partitioner", environment=unoptimized(8) | LOGGING)
     log, _ = process.communicate(timeout=600)
     assert process.returncode == 0, log
     before, ours, between, *_ = re.split(r"^(\{\"divided\".*)$", log, flags=re.MULTILINE)

@@ -1,5 +1,4 @@
 import json
-import pathlib
 
 import pytest
 
@@ -8,7 +7,6 @@ from tests.training.engine.job_tests import STEPS
 from tests.training.runs import finish
 
 pytestmark = pytest.mark.long
-PROCESSES = pathlib.Path(__file__).parents[2] / "processes"
 
 
 def test_strategies_agree(cluster, all_alike):
@@ -24,11 +22,11 @@ def test_a_run_goes_on_on_devices_and_workers(task, take_the_tour, cluster):
 
 
 def test_which_weights_move_and_how_far_in_fine_tuning(launch, tmp_path):
-    finish(launch(PROCESSES / "transfer.py", tmp_path))
+    finish(launch("transfer", tmp_path))
 
 
 def test_the_step_traces_under_a_real_tpu_strategy_over_fake_devices(launch):
-    traced = json.loads(finish(launch(PROCESSES / "fake_tpu.py")))
+    traced = json.loads(finish(launch("fake_tpu")))
     assert (traced["strategy"], traced["replicas"]) == ("TPUStrategyV2", 2)
     assert traced["variable"] == "TPUDistributedVariable"
     # A loop on the host and one over micro-batches, one program on the device, one sum for every

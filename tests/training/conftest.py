@@ -5,7 +5,6 @@ import resource
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
 from keras_vit.training.config import overrides
@@ -113,24 +112,6 @@ def train_command(data_dir):
         return ["-m", "training", *options, *more]
 
     return arguments
-
-
-@pytest.fixture
-def final_state():
-
-    def read(workdir):
-        from keras_vit.training.engine import checkpoints
-
-        folder = pathlib.Path(workdir) / "checkpoints"
-        state = checkpoints.read(folder, checkpoints.steps(folder)[-1])
-        return {name: array.read() for name, array in state.items()}
-
-    return read
-
-
-@pytest.fixture
-def assert_same():
-    return np.testing.assert_equal
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 import csv
 import json
+import pathlib
 import random
 import signal
 import socket
@@ -31,6 +32,18 @@ def rows(workdir):
 
 def column(workdir, name):
     return np.array([float(row[name]) for row in rows(workdir) if row[name]])
+
+
+def final_state(workdir):
+    from keras_vit.training.engine import checkpoints
+
+    folder = pathlib.Path(workdir) / "checkpoints"
+    state = checkpoints.read(folder, checkpoints.steps(folder)[-1])
+    return {name: array.read() for name, array in state.items()}
+
+
+def assert_same(workdir, other):
+    np.testing.assert_equal(final_state(workdir), final_state(other))
 
 
 def new_addresses(count):

@@ -62,9 +62,7 @@ def test_every_source_gives_the_models_answer(name, sources, photos, model, prin
         assert sum(probabilities.values()) == pytest.approx(1, abs=1e-5)
 
 
-def test_tables_pages_names_and_photos_that_cannot_be_read(
-    sources, photos, tmp_path, capsys, printed
-):
+def test_tables_pages_and_unreadable_photos(sources, photos, tmp_path, capsys, printed):
     # Of a name that is not UTF-8.
     folder, labels, page = tmp_path / "photos", tmp_path / "labels.txt", tmp_path / "page.html"
     folder.mkdir()

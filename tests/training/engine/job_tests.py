@@ -10,13 +10,13 @@ import time
 import pytest
 
 from keras_vit.training.io.locks import lock
-from tests.training.runs import finish, stop, wait_for
+from tests.training.runs import assert_same, finish, stop, wait_for
 
 STEPS = "--config.total_steps=120"
 
 
 @pytest.mark.long
-def test_stop_loss_and_resumption(start, tmp_path, final_state, assert_same):
+def test_stop_loss_and_resumption(start, tmp_path):
     expected, workdir = tmp_path / "uninterrupted", tmp_path / "interrupted"
     finish(*start(expected))
     step = stop(workdir, 20, *start(workdir))
@@ -29,7 +29,7 @@ def test_stop_loss_and_resumption(start, tmp_path, final_state, assert_same):
     assert message.startswith("error: Lost worker 1 (")
     assert message.endswith("Start all workers again with the same command and workdir.")
     finish(*start(workdir))
-    assert_same(final_state(workdir), final_state(expected))
+    assert_same(workdir, expected)
 
 
 @pytest.mark.long
@@ -50,7 +50,7 @@ def test_jobs_that_are_refused(start, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
-def test_killed_five_times(start, tmp_path, final_state, assert_same):
+def test_killed_five_times(start, tmp_path):
     expected, workdir = tmp_path / "uninterrupted", tmp_path / "interrupted"
     finish(*start(expected))
     rng = random.Random(5)
@@ -62,4 +62,4 @@ def test_killed_five_times(start, tmp_path, final_state, assert_same):
         processes[lost].kill()
         finish(processes[1 - lost], status=1)
     finish(*start(workdir))
-    assert_same(final_state(workdir), final_state(expected))
+    assert_same(workdir, expected)

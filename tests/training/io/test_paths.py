@@ -54,9 +54,7 @@ def test_lines_of_text(tmp_path, ram):
         read_lines(folder / "none.txt")
 
 
-def test_folders_are_searched_and_what_is_left_out_or_missing_is_named(
-    tmp_path, caplog, monkeypatch
-):
+def test_folders_are_searched_and_what_is_left_out_is_named(tmp_path, caplog, monkeypatch):
     write_photos(tmp_path, ["b.png", "a.PNG", "deep/c.png"])
     (tmp_path / "._b.png").write_bytes(b"what macOS leaves beside a file")
     (tmp_path / "raw").mkdir()

@@ -82,9 +82,7 @@ def test_what_names_others_is_sent_last_and_nothing_twice(copy, failing_store):
 
 
 @pytest.mark.parametrize("silent", [False, True])
-def test_every_third_call_fails_or_keeps_half_and_all_arrives(
-    silent, copy, address, failing_store, caplog
-):
+def test_every_third_call_fails_and_all_arrives(silent, copy, address, failing_store, caplog):
     failing_store.fails, failing_store.silent = (lambda number: number % 3 == 0), silent
     write(copy, **{f"file{number}": str(number) * 100 for number in range(10)})
     with caplog.at_level(logging.WARNING, "keras_vit"):

@@ -265,9 +265,7 @@ def test_shards_are_of_these_photos(photos, run, tmp_path, refused):
     assert main(["predict", *dataset]) == 2
 
 
-def test_a_run_is_scored_on_what_it_held_out_and_pages_mark_the_rest(
-    photos, run, tmp_path, monkeypatch, capsys, printed
-):
+def test_a_run_is_scored_on_held_out_images(photos, run, tmp_path, monkeypatch, capsys, printed):
     assert main(["evaluate", str(run), f"--output={tmp_path / 'out'}"]) == 0
     ((name, own),) = json.loads((tmp_path / "out" / "metrics.json").read_text()).items()
     assert (name, own["split"]) == (f"folder:{photos}", "train[80%:]")

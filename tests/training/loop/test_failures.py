@@ -65,9 +65,7 @@ def test_diverging_run_names_the_step_and_the_last_good_checkpoint(tiny, tmp_pat
     ("optimizer.warmup_steps=500", "fewer than the 200 updates of the schedule"),
     ("profile=200:300", "a first step below 200"),
 )
-def test_wrong_command_leaves_nothing_behind(
-    option, message, train_command, tmp_path, refused, monkeypatch
-):
+def test_bad_options_leave_nothing(option, message, train_command, tmp_path, refused, monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
     options = f"--config.{option}".split(" ")
     assert message in (error := refused("train", *train_command(tmp_path / "run", *options)[2:]))

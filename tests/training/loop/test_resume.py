@@ -9,18 +9,17 @@ from keras_vit.training.errors import Interrupted, TrainingError
 from keras_vit.training.io.remote_stores import fetched
 from keras_vit.training.loop import trainer
 from keras_vit.training.loop.run_directory import RunDirectory
-from tests.training.runs import KILLS, kill_at_random, rows
+from tests.training.runs import KILLS, assert_same, final_state, kill_at_random, rows
 
 
 @pytest.mark.parametrize("kills", KILLS)
-def test_killed(kills, tiny, launch, train_command, tmp_path, final_state, assert_same):
+def test_killed(kills, tiny, launch, train_command, tmp_path):
     killed, uninterrupted = tmp_path / "killed", tmp_path / "uninterrupted"
     trainer.train(tiny(), uninterrupted)
     kill_at_random(lambda workdir: launch(*train_command(workdir)), killed, kills)
     assert trainer.train(tiny(), killed)["step"] == 200
-    state = final_state(killed)
-    assert_same(state, final_state(uninterrupted))
-    assert any(name.startswith("optimizer/") for name in state)
+    assert_same(killed, uninterrupted)
+    assert any(name.startswith("optimizer/") for name in final_state(killed))
     assert rows(killed) == rows(uninterrupted) and len(rows(killed)) == 200 // 20
 
 
@@ -47,7 +46,7 @@ def at_step(monkeypatch, step, action):
 
 
 @pytest.mark.long
-def test_stopped_and_resumed_in_a_store(ram, tiny, expected, monkeypatch, final_state, assert_same):
+def test_stopped_and_resumed_in_a_store(ram, tiny, expected, monkeypatch):
     address = epath.Path(ram()) / "run"
     for step, number in ((20, signal.SIGTERM), (40, signal.SIGINT)):
         with monkeypatch.context() as patch, pytest.raises(Interrupted) as stopped:
@@ -58,13 +57,11 @@ def test_stopped_and_resumed_in_a_store(ram, tiny, expected, monkeypatch, final_
     trainer.train(tiny(**SHORT), str(address))
     assert rows(address) == rows(expected)
     with fetched(address) as copy:
-        assert_same(final_state(copy), final_state(expected))
+        assert_same(copy, expected)
 
 
 @pytest.mark.long
-def test_a_store_that_dies_leaves_the_last_state(
-    ram, tiny, expected, monkeypatch, failing_store, final_state, assert_same
-):
+def test_a_store_that_dies_leaves_the_last_state(ram, tiny, expected, monkeypatch, failing_store):
     address = epath.Path(ram()) / "run"
     with monkeypatch.context() as patch, pytest.raises(TrainingError) as caught:
         at_step(patch, 40, lambda: setattr(failing_store, "fails", lambda number: True))
@@ -74,4 +71,4 @@ def test_a_store_that_dies_leaves_the_last_state(
     failing_store.fails = lambda number: number % 4 == 0
     trainer.train(tiny(**SHORT), str(address))
     with fetched(address) as copy:
-        assert_same(final_state(copy), final_state(expected))
+        assert_same(copy, expected)

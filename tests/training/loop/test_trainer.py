@@ -20,7 +20,7 @@ from keras_vit.training.loop import trainer
 from keras_vit.training.loop.run_directory import drop_events_after
 from keras_vit.training.loop.state import LoopState
 from keras_vit.training.recipes.model_freezing_and_layer_decay import build_model
-from tests.training.runs import rows
+from tests.training.runs import final_state, rows
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def test_a_row_is_the_mean_since_the_row_before():
         assert run._summary(7) == row
 
 
-def test_saved_models_are_the_average_that_was_evaluated(run, final_state):
+def test_saved_models_are_the_average_that_was_evaluated(run):
     config, workdir, last = run
     split = data.open(config.dataset, config.eval_split, config.data_dir)
     dataset = eval_dataset(split, split.preprocess(config.eval_preprocess), batch_size=8)

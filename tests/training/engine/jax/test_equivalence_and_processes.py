@@ -10,7 +10,7 @@ from keras_vit.training.config import schema
 from keras_vit.training.errors import Disagreement
 from tests.training.engine.job_tests import *  # noqa: F403
 from tests.training.engine.job_tests import STEPS
-from tests.training.runs import KILLS, finish, kill_at_random, new_addresses, rows
+from tests.training.runs import KILLS, assert_same, finish, kill_at_random, new_addresses, rows
 
 processes = pytest.importorskip(
     "keras_vit.training.engine.jax_processes", reason="make test-jax installs it"
@@ -138,7 +138,7 @@ SHARDED = ("--config.strategy=sharded", "--config.mesh.data=2", "--config.mesh.f
 
 
 @pytest.mark.parametrize("kills", KILLS)
-def test_killed(kills, launch, train_command, jax_environment, tmp_path, final_state, assert_same):
+def test_killed(kills, launch, train_command, jax_environment, tmp_path):
     def start(workdir):
         return launch(*train_command(workdir, *SHARDED), environment=jax_environment(8))
 
@@ -146,5 +146,5 @@ def test_killed(kills, launch, train_command, jax_environment, tmp_path, final_s
     finish(start(expected))
     kill_at_random(start, workdir, kills)
     finish(start(workdir))
-    assert_same(final_state(workdir), final_state(expected))
+    assert_same(workdir, expected)
     assert rows(workdir) == rows(expected)

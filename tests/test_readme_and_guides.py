@@ -18,6 +18,9 @@ README = (ROOT / "README.md").read_text()
 QUICKSTART = ROOT / "examples" / "quickstart.py"
 GUIDE_PAGES = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [*sorted(ROOT.glob("*.md")), *GUIDE_PAGES, *sorted((ROOT / "docs/reference").glob("*.md"))]
+TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
+SHORT = ["--config.total_steps=6", "--config.optimizer.warmup_steps=2", "--config.batch_size=8"]
+GUIDES = [(ROOT / "docs" / name).read_text() for name in ("reproduce.md", "transfer.md")]
 
 
 def examples_of(text):
@@ -34,8 +37,7 @@ def test_python_examples_run_one_after_the_other(run, tmp_path):
     output = run("-c", "\n".join(examples_of(README)))
     assert float(re.search(r"'accuracy': ([\d.]+)", output)[1]) > 0.7
     assert re.search(r"result +good", output), output
-    assert "(2, 10) (2, 64)" in output
-    assert (tmp_path / "digits.tflite").stat().st_size > 50_000
+    assert "(2, 10) (2, 64)" in output and (tmp_path / "digits.tflite").stat().st_size > 50_000
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -96,8 +98,7 @@ def test_quickstart_exports_what_it_trains(run, tmp_path):
     overrides = ["--config.total_steps=150", "--config.optimizer.warmup_steps=20"]
     output = run(QUICKSTART, "--workdir", tmp_path / "run", *overrides)
     rows = dict(re.findall(r"│ (Keras|TFLite|TF-Hub)\b.*?│ +([\d.]+) %", output))
-    assert float(rows["Keras"]) > 50
-    assert rows["TF-Hub"] == rows["Keras"]
+    assert float(rows["Keras"]) > 50 and rows["TF-Hub"] == rows["Keras"]
     for name in ("report.html", "model.keras", "hub", "float32.tflite", "int8.tflite"):
         assert (tmp_path / "run" / name).exists()
 
@@ -107,10 +108,6 @@ def test_quickstart_exports_what_it_trains(run, tmp_path):
 def test_quickstart_learns_the_digits(run, tmp_path, seed):
     output = run(QUICKSTART, "--workdir", tmp_path / "run", f"--config.seed={seed}")
     assert float(re.search(r"│ Keras +│ +([\d.]+) %", output)[1]) >= 97
-
-
-TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text()
-SHORT = ["--config.total_steps=6", "--config.optimizer.warmup_steps=2", "--config.batch_size=8"]
 
 
 @pytest.mark.long
@@ -156,9 +153,6 @@ def test_the_notebook_runs_from_top_to_bottom(run_installed):
     cells += ["print('accuracy', metrics['eval_top1'], 'ok', report.ok)"]
     printed = run_installed("-c", "\n\n".join(cells)).stdout
     assert float(re.search(r"accuracy ([\d.]+) ok True", printed)[1]) > 0.9
-
-
-GUIDES = [(ROOT / "docs" / name).read_text() for name in ("reproduce.md", "transfer.md")]
 
 
 def found(pattern):

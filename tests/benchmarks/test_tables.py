@@ -13,6 +13,13 @@ from benchmarks.libraries import Case
 from keras_vit.export.errors import RuntimeMissing
 from keras_vit.export.verification.verify_and_thresholds import verify
 
+MAKERS = compare_pipelines.pipelines()
+PIPELINES = [(kind, name) for kind, makers in MAKERS.items() for name in makers]
+# What the TPU's compiler answers.
+PROGRAM = {"seconds": 61.0, "flops": 1e12, "bytes": 2e9, "arguments": 1e9, "temporaries": 3e9}
+PROGRAM |= {"collectives": {"all-reduce": 4}, "rematerialized": 3}
+TEMPORARIES = "memory required for HLO temporaries (578.84G) exceeds available HBM (15.75G). HLO"
+
 
 @pytest.fixture
 def cells(capsys):
@@ -23,10 +30,6 @@ def cells(capsys):
         return [[cell.strip() for cell in row] for row in rows]
 
     return read
-
-
-MAKERS = compare_pipelines.pipelines()
-PIPELINES = [(kind, name) for kind, makers in MAKERS.items() for name in makers]
 
 
 def result(library, per_image, precision="float32", batch_size=2, parameters=7):
@@ -143,8 +146,7 @@ def test_throughputs_are_printed_and_drawn(tmp_path, monkeypatch, capsys, cells)
     assert "Inference in bfloat16 on CPU, 4 GiB" in printed
     rows = [["32", "2", "2", "2"], ["64", "4", "4", "≥ 4"]]
     expected = [[name, *row] for name in ("ViT-B/16", "BiT-R50x1") for row in rows]
-    assert cells(printed)[2:] == expected
-    assert file.read_bytes().startswith(b"\x89PNG")
+    assert cells(printed)[2:] == expected and file.read_bytes().startswith(b"\x89PNG")
 
 
 def test_figure_has_a_line_for_each_model():
@@ -165,11 +167,6 @@ def test_every_row_of_table_6_is_printed_with_our_count(cells):
     assert sum(row[-1] != "" for row in rows.values()) == 1
 
 
-# What the TPU's compiler answers.
-PROGRAM = {"seconds": 61.0, "flops": 1e12, "bytes": 2e9, "arguments": 1e9, "temporaries": 3e9}
-PROGRAM |= {"collectives": {"all-reduce": 4}, "rematerialized": 3}
-
-
 def test_a_compiled_program_and_why_there_is_none(monkeypatch, cells):
     answers = {"v5e:4x4": PROGRAM, "v5e:16x16": {"seconds": 5.0, "error": "out of memory"}}
     compiler = mock.Mock(side_effect=lambda program, topology, **task: answers[topology])
@@ -186,9 +183,6 @@ def test_a_compiled_program_and_why_there_is_none(monkeypatch, cells):
     assert main(["tpu_compile", "--against=vit_jax", "--topology=v5e:4x4"]) == 0
     assert [row[2] for row in cells()[2:]] == ["keras_vit", "vit_jax"]
     assert compiler.call_args_list[2].kwargs["dropout_rate"] == 0.0
-
-
-TEMPORARIES = "memory required for HLO temporaries (578.84G) exceeds available HBM (15.75G). HLO"
 
 
 @pytest.mark.rows(

@@ -27,6 +27,7 @@ COUNTS = {name: int(count) for name, count in re.findall(r"(\S+) +(\S+)", TABLE)
 
 # At 384 pixels only the position embeddings grow.
 COUNTS_384 = {"ViT-Ti/16": 5_790_376, "ViT-B/16": 86_859_496, "ViT-L/32": 306_632_680}
+VIT, BIT = (functools.partial(keras_vit.create_model, n) for n in ("ViT-B/16", "BiT-R50x1"))
 
 
 def test_every_name_has_a_count_which_costs_know():
@@ -94,9 +95,6 @@ def test_names_are_listed_and_timms_have_its_size_and_gelu():
         with keras.StatelessScope(initialize_variables=False):
             model = keras_vit.create_model("deit_base_patch16_384", num_layers=1, **given)
         assert (model.arguments["image_size"], model.arguments["gelu"]) == (size, "erf")
-
-
-VIT, BIT = (functools.partial(keras_vit.create_model, n) for n in ("ViT-B/16", "BiT-R50x1"))
 
 
 @pytest.mark.rows(

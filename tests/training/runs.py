@@ -11,6 +11,8 @@ import pytest
 
 # What a run was trained on, in its `config.json`: ten examples that nobody reads.
 DATA = {"class_names": None, "train": {"examples": 10, "digest": "0" * 32}, "eval": None}
+# How often runs are killed: some in `make test-all`, all in `make test-kills`.
+KILLS = [pytest.param(2, marks=pytest.mark.long), pytest.param(10, marks=pytest.mark.slow)]
 
 
 def write_run_config(folder, **config):
@@ -91,9 +93,4 @@ def kill_at_random(start, workdir, kills):
         wait_for(workdir, rng.randrange(first, first + 20, 10), process)
         time.sleep(rng.uniform(0.0, 0.05))
         process.kill()
-        assert process.wait() == -signal.SIGKILL
-        assert not (workdir / "model.keras").exists()
-
-
-# How often runs are killed: some in `make test-all`, all in `make test-kills`.
-KILLS = [pytest.param(2, marks=pytest.mark.long), pytest.param(10, marks=pytest.mark.slow)]
+        assert process.wait() == -signal.SIGKILL and not (workdir / "model.keras").exists()

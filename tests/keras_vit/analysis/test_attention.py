@@ -10,6 +10,9 @@ from keras_vit.analysis.attention import rollout_function
 from tests.keras_vit.small import endpoints_of, make_images, make_vit, make_wide, of_jax, to_numpy
 
 IMAGES = make_images(3, 16, 24)
+POOLED = [{"classifier": name} for name in ("gap", "map", "token_gap")]
+FIRST = np.array([[0.6, 0.2, 0.2], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]], "float32")
+SECOND = np.array([[0.2, 0.5, 0.3], [0.4, 0.4, 0.2], [0.1, 0.1, 0.8]], "float32")
 
 
 @pytest.mark.rows(
@@ -63,9 +66,6 @@ def test_maps_are_the_softmax_of_each_block():
     np.testing.assert_allclose(maps[1], logits / logits.sum(-1, keepdims=True), atol=1e-5)
 
 
-POOLED = [{"classifier": name} for name in ("gap", "map", "token_gap")]
-
-
 @pytest.mark.rows(
     *POOLED,
     *(pooled | {"register_tokens": 2} for pooled in ({}, *POOLED)),
@@ -96,10 +96,6 @@ def test_rollout_multiplies_the_layers_with_the_deeper_on_the_left(overrides):
     assert maps.dtype == np.float32
     # XLA multiplies by the reciprocal, which may be off by a bit.
     np.testing.assert_allclose(maps.max(axis=(1, 2)), 1, rtol=2e-7)
-
-
-FIRST = np.array([[0.6, 0.2, 0.2], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]], "float32")
-SECOND = np.array([[0.2, 0.5, 0.3], [0.4, 0.4, 0.2], [0.1, 0.1, 0.8]], "float32")
 
 
 @pytest.mark.rows(
@@ -171,5 +167,4 @@ def test_jax_compiles_one_program_for_all_calls(caplog):
         programs = caplog.text.count("Finished XLA compilation")
         np.testing.assert_array_equal(look(IMAGES[:1]), maps[:1])
     # The program, and what moves weights and images; operation by operation they are dozens.
-    assert 1 <= programs <= 6
-    assert caplog.text.count("Finished XLA compilation") == programs
+    assert 1 <= programs <= 6 and caplog.text.count("Finished XLA compilation") == programs

@@ -14,6 +14,8 @@ pytestmark = pytest.mark.skipif(WITHOUT_ENGINE, reason="only engines divide batc
 
 SHAPES = [(48, 5), (48, 3, 3)]
 SHAPES += [pytest.param(shape, marks=pytest.mark.long) for shape in ((48, 4), (48, 1))]
+RATE, WIDTH = 0.75, 8
+MLP = ["mlp.hidden_dropout", "mlp.output_dropout", "mlp_depth"]
 
 
 def in_parts(draw, parts):
@@ -111,9 +113,6 @@ def test_batches_of_unknown_size_drop_as_known_ones():
     np.testing.assert_array_equal(dropped(8), dropped(None))
 
 
-RATE, WIDTH = 0.75, 8
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_a_small_rate_is_kept_in_every_precision(dtype):
     layer = Dropout(0.009, seed=0, dtype=dtype)
@@ -140,8 +139,7 @@ def added(block, site):
 def assert_dropped(dropped, plain):
     """Three in four are zero and the others four times as large."""
     zeros = dropped == 0
-    assert (plain != 0).all()
-    assert abs(zeros.mean() - RATE) < 0.05
+    assert (plain != 0).all() and abs(zeros.mean() - RATE) < 0.05
     np.testing.assert_allclose(dropped[~zeros], plain[~zeros] / (1 - RATE), rtol=1e-5, atol=1e-5)
 
 
@@ -152,9 +150,6 @@ def block():
     set_dense(block.attention.out, bias=1)
     set_dense(block.mlp.output_dense)
     return block
-
-
-MLP = ["mlp.hidden_dropout", "mlp.output_dropout", "mlp_depth"]
 
 
 @pytest.mark.parametrize("site", ["attention_dropout", "attention_depth", *MLP])

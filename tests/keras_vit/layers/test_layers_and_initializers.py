@@ -10,6 +10,11 @@ from keras_vit.backends.gelu import GELU_FLAVORS, TRAINED_GELU_FLAVORS
 from keras_vit.models.masked_patch_prediction import PatchCorruption
 from tests.keras_vit.small import of_tensorflow, randomized, to_numpy
 
+TWICE_PHI = {
+    "tanh": lambda x: 1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)),
+    "erf": lambda x: 1 + np.vectorize(math.erf)(x / math.sqrt(2)),
+}
+
 
 def normal(*shape, seed=0):
     return np.random.default_rng(seed).standard_normal(shape).astype("float32")
@@ -125,12 +130,6 @@ def test_maxima_of_the_root(padding, outside, size):
     result = to_numpy(layer(inputs))
     assert result.shape == layer.compute_output_shape(inputs.shape)
     np.testing.assert_array_equal(result, windows[:, ::2, ::2].max((-1, -2)))
-
-
-TWICE_PHI = {
-    "tanh": lambda x: 1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)),
-    "erf": lambda x: 1 + np.vectorize(math.erf)(x / math.sqrt(2)),
-}
 
 
 @pytest.mark.parametrize("flavor", TWICE_PHI)

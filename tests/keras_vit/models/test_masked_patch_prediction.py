@@ -37,8 +37,7 @@ def test_corruption_does_to_each_patch_what_it_should():
     stem = np.arange(20, dtype="float32").reshape(1, 4, 5, 1) * np.ones((6000, 1, 1, 2), "float32")
     corrupted, positions = (to_numpy(tensor) for tensor in layer(stem))
     assert layer.counts == (8, 1, 1) and positions.shape == (6000, 10)
-    assert (np.diff(np.sort(positions)) > 0).all()
-    assert len(np.unique(positions, axis=0)) > 5900
+    assert (np.diff(np.sort(positions)) > 0).all() and len(np.unique(positions, axis=0)) > 5900
     found, expected = (each.reshape(6000, 20, 2) for each in (corrupted, stem))
     expected[images[:, None], positions[:, :8]] = to_numpy(layer.mask)
     places = positions[:, 8]

@@ -26,6 +26,12 @@ FAMILIES = {
 
 # Those with layers of their own.
 UNLIKE = ["token", "map", "hybrid", "axial", "learned_2d", "resnet_v2", "axial_resnet"]
+CLASSES = {  # Small models of every class.
+    "vit": lambda **more: make_vit(num_layers=1, **more),
+    "resnet": lambda: make_resnet(num_layers=(1,), image_size=16),
+    "axial_resnet": lambda: make_axial(num_layers=(1,), image_size=16),
+    "masked": lambda **more: keras_vit.MaskedPatchPrediction(make_vit(num_layers=1, **more)),
+}
 
 
 def make(family, **more):
@@ -55,8 +61,7 @@ def test_an_activation_that_would_be_lost_is_refused(tmp_path):
 def test_keras_file(family, tmp_path):
     model = make(family)
     loaded = reload(model, tmp_path)
-    assert type(loaded) is type(model)
-    assert loaded.get_config() == model.get_config()
+    assert type(loaded) is type(model) and loaded.get_config() == model.get_config()
     assert [w.path for w in loaded.weights] == [w.path for w in model.weights]
     np.testing.assert_array_equal(*(forward(each, images_for(model)) for each in (loaded, model)))
     for layer in model.layers:
@@ -104,14 +109,6 @@ def test_what_is_frozen_stays_frozen_inside_of_another_model(family, tmp_path):
     config = {**in_part.get_config(), "trainable_layers": {"encoder_block_09": False}}
     with pytest.raises(ValueError, match="Received: encoder_block_09"):
         type(in_part).from_config(config)
-
-
-CLASSES = {  # Small models of every class.
-    "vit": lambda **more: make_vit(num_layers=1, **more),
-    "resnet": lambda: make_resnet(num_layers=(1,), image_size=16),
-    "axial_resnet": lambda: make_axial(num_layers=(1,), image_size=16),
-    "masked": lambda **more: keras_vit.MaskedPatchPrediction(make_vit(num_layers=1, **more)),
-}
 
 
 def train(model):

@@ -24,6 +24,7 @@ RELATIVE = {"position_embedding": "relative"}
 AXIAL = {"attention": "axial", "classifier": "gap"}
 HYBRID = {"resnet": {"num_layers": (1,), "width_factor": 0.5}, "patch_size": 1}
 RATES = ("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate")
+OF_HYBRID = {"LayerNormalization": 1e-3, "GroupNormalization": 1e-6}
 
 
 def logits_from_encoded(model, encoded):
@@ -89,8 +90,7 @@ def test_initial_values_and_dropout_rates():
         np.testing.assert_array_equal(to_numpy(weight), value)
     assert model.get_layer("dropout").rate == 0.1
     for block, depth in zip(model.blocks, [0, 0.05, 0.1, 0.15, 0.2], strict=True):
-        assert block.attention.dropout.rate == 0.2
-        assert block.attention_dropout.rate == 0.1
+        assert block.attention.dropout.rate == 0.2 and block.attention_dropout.rate == 0.1
         assert block.mlp.hidden_dropout.rate == block.mlp.output_dropout.rate == 0.1
         assert block.attention_depth.rate == block.mlp_depth.rate == pytest.approx(depth)
 
@@ -187,9 +187,6 @@ def test_a_resnet_has_64_channels_times_its_factor_which_is_1():
         assert model.arguments["resnet"] == {"num_layers": (1,), "width_factor": factor}
         kernels = [to_numpy(each).shape for each in model.weights if each.path.endswith("kernel")]
         assert kernels[0] == (7, 7, 3, 64 * factor)
-
-
-OF_HYBRID = {"LayerNormalization": 1e-3, "GroupNormalization": 1e-6}
 
 
 @pytest.mark.rows(

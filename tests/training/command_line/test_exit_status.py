@@ -24,6 +24,9 @@ IN_USER_CODE = """in user code:
     ValueError: """
 OF_KERAS = "\x1b[1mshape (8, 32)\nis not (8, 64)\x1b[0m\n\nArguments received by V.call():\n  • x"
 OF_TENSORFLOW = tf.errors.ResourceExhaustedError(None, None, "OOM when allocating\nsomething")
+NO_ROOM = os.strerror(errno.ENOSPC)
+IN_A_GRAPH = 'Graph execution error:\n\nDetected at node X\n  File "a.py", line 1\n[[x]]\nno room\n'
+MAPPED = "Error in user-defined function passed to MapDataset:2 transformation with iterator: "
 
 
 def test_failures_are_one_line(capsys):
@@ -45,8 +48,7 @@ def test_failures_are_one_line(capsys):
 
 
 def test_other_ends_and_the_log_which_is_shown_once_and_only_meanwhile(capsys):
-    assert status_of(lambda: None) == 0
-    assert status_of(lambda: 1) == 1
+    assert status_of(lambda: None) == 0 and status_of(lambda: 1) == 1
     with pytest.raises(ZeroDivisionError):
         status_of(lambda: 1 // 0)
     before = logger.handlers[:], logger.level, logger.propagate
@@ -110,11 +112,6 @@ def test_a_reader_that_leaves_is_no_error(words):
         result = subprocess.run(command, stdout=closed, stderr=subprocess.PIPE, cwd=ROOT)
     # argparse itself is silent of a help that it cannot print, and ends well.
     assert result.stderr == b"" and result.returncode in (0, 141)
-
-
-NO_ROOM = os.strerror(errno.ENOSPC)
-IN_A_GRAPH = 'Graph execution error:\n\nDetected at node X\n  File "a.py", line 1\n[[x]]\nno room\n'
-MAPPED = "Error in user-defined function passed to MapDataset:2 transformation with iterator: "
 
 
 def test_the_first_line_and_the_reason_wherever_it_stands():

@@ -20,6 +20,8 @@ from tests.training.data.helpers import write_photos
 from tests.training.runs import write_run_config
 
 PREPROCESS = "decode|resize(8)|value_range(-1,1)"
+UPSTREAM = "Ti_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0"
+NAME = f"{UPSTREAM}--imagenet2012-steps_20k-lr_0.03-res_224"
 
 
 @pytest.fixture
@@ -135,10 +137,6 @@ def test_photos_that_cannot_be_read_are_left_out_and_named(run, data_dir, tmp_pa
     for _ in range(2):  # A cache that left it out would leave it out for good, and in silence.
         assert main(["few_shot", str(run), *options]) == 0
         assert "Left out: 3/bad.png" in capsys.readouterr().err
-
-
-UPSTREAM = "Ti_16-i21k-300ep-lr_0.001-aug_none-wd_0.03-do_0.0-sd_0.0"
-NAME = f"{UPSTREAM}--imagenet2012-steps_20k-lr_0.03-res_224"
 
 
 @pytest.fixture

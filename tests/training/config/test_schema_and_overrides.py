@@ -12,6 +12,11 @@ from keras_vit.training.configs import parse_argument, parse_options
 from keras_vit.training.errors import UsageError
 from keras_vit.training.recipes.model_freezing_and_layer_decay import build_model
 
+# Of other numbers the least is 0.
+LEAST_ONE = "accumulation_steps batch_size few_shot.shots keep_checkpoints log_every_steps"
+LEAST_ONE += " peer_timeout processes.count steps_per_call"
+LEAST = {"mesh.data": -1, "mesh.fsdp": -1} | dict.fromkeys(LEAST_ONE.split(), 1)
+
 
 def minimal(**values):
     return {"dataset": "digits", "batch_size": 8, "total_steps": 3, **values}
@@ -70,12 +75,6 @@ def sharded(**processes):
 def test_names_what_cannot_work(values, message):
     with pytest.raises(UsageError, match=message):
         schema.complete(minimal(**values))
-
-
-# Of other numbers the least is 0.
-LEAST_ONE = "accumulation_steps batch_size few_shot.shots keep_checkpoints log_every_steps"
-LEAST_ONE += " peer_timeout processes.count steps_per_call"
-LEAST = {"mesh.data": -1, "mesh.fsdp": -1} | dict.fromkeys(LEAST_ONE.split(), 1)
 
 
 def test_every_number_has_bounds_and_none_may_be_none():

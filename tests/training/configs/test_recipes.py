@@ -176,8 +176,7 @@ def test_a_fifth_is_held_out_unless_there_are_splits_in_a_store_too(tmp_path, ra
     assert config.dataset == f"folder:{two}"
     assert (config.train_split, config.eval_split) == ("train", "val")
     assert (config.total_steps, config.optimizer.warmup_steps) == (50, 5)
-    assert config.model.image_size == 48
-    assert "inception_crop(48," in config.train_preprocess
+    assert config.model.image_size == 48 and "inception_crop(48," in config.train_preprocess
     assert config.eval_preprocess == "decode(precise=True)|resize(48)|value_range(-1,1)"
 
 

@@ -92,8 +92,7 @@ def job_of(addresses, kind, index):
 )
 def test_clusters(environment, message):
     own, tasks = read_cluster(job_of(WORKERS, "worker", "1"))
-    assert own == "worker 1"
-    assert tasks == {"worker 0": "host1:2222", "worker 1": "host2:2222"}
+    assert own == "worker 1" and tasks == {"worker 0": "host1:2222", "worker 1": "host2:2222"}
     with pytest.raises(UsageError, match=message):
         read_cluster(environment)
 

@@ -20,8 +20,7 @@ def test_paths_of_this_machine_and_of_stores(monkeypatch, tmp_path):
         "file:///data/a%20b": "/data/a b",
         "file://localhost/data": "/data",
     }.items():
-        assert not is_remote(name)
-        assert local_path(name) == any_path(name) == pathlib.Path(path)
+        assert not is_remote(name) and local_path(name) == any_path(name) == pathlib.Path(path)
     stores = "gs://b/run", "s3://b/run", pathlib.Path("gs://b/run")
     wrong = "", "file://host/run", "~nobody-of-this/x", tmp_path / "\udcff"
     for name in (*UNKNOWN, *stores, *wrong):

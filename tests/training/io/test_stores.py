@@ -15,6 +15,8 @@ from keras_vit.training.io import image_listing, remote_stores
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.io.paths import size_and_time
 
+NO_BUCKET = tf.errors.NotFoundError(None, None, "code 404 with body '{\n No bucket")
+
 
 @pytest.fixture
 def address(ram):
@@ -122,9 +124,6 @@ def test_a_dead_store_leaves_the_state_before_and_the_copy_here(copy, address, f
     found = contents(address)
     assert (found["checkpoint"], found["data1"]) == ("data1", "whole")
     shutil.rmtree(kept)
-
-
-NO_BUCKET = tf.errors.NotFoundError(None, None, "code 404 with body '{\n No bucket")
 
 
 @pytest.mark.parametrize("error", [NO_BUCKET, PermissionError(13, "Permission denied")])

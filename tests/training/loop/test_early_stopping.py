@@ -95,8 +95,7 @@ def test_the_best_evaluation_is_handed_over(run, config, tmp_path, caplog):
     said += "model.keras has the weights of the best evaluation.\n"
     assert f"Last evaluation, {said}" in caplog.text
     before = rows(tmp_path)
-    assert trainer.train(config, tmp_path)["step"] == max(losses)
-    assert rows(tmp_path) == before
+    assert trainer.train(config, tmp_path)["step"] == max(losses) and rows(tmp_path) == before
     assert f"already finished, at step {max(losses)}. To train its model further" in caplog.text
     content = bytearray((tmp_path / "best.keras").read_bytes())
     content[len(content) // 2] ^= 1

@@ -15,6 +15,9 @@ from tests.training.runs import wait_for
 PLAIN = "decode|resize(16)|value_range"
 MASKED = "few_shot.datasets=digits --config.masked.target=pixels --config.mixup_p=0"
 MASKED += " --config.eval_split="
+CONFIG = schema.complete({"dataset": "digits", "batch_size": 8, "total_steps": 1})
+TRAIN = {"examples": 10, "digest": "ab" * 16}
+DATA = {"class_names": ["crow", "owl"], "train": TRAIN, "eval": None}
 
 
 def test_full_disk_ends_the_command(no_room, train_command, tmp_path, capsys):
@@ -106,11 +109,6 @@ def test_damaged_photos_are_named_or_skipped_and_where_all_are_it_is_said(tiny, 
     skipping.data_changed = "accept"
     assert np.isfinite(trainer.train(skipping, tmp_path / "run")["loss"])
     assert "1 unreadable images are skipped, such as a/1.png" in caplog.text
-
-
-CONFIG = schema.complete({"dataset": "digits", "batch_size": 8, "total_steps": 1})
-TRAIN = {"examples": 10, "digest": "ab" * 16}
-DATA = {"class_names": ["crow", "owl"], "train": TRAIN, "eval": None}
 
 
 def engine(change=str):

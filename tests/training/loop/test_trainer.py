@@ -47,8 +47,7 @@ def test_directory(run):
 
     found = rows(workdir)
     assert [int(row["step"]) for row in found] == [20, 40, 60]
-    assert all(row["eval_count"] == "50" for row in found)
-    assert last["step"] == 60
+    assert all(row["eval_count"] == "50" for row in found) and last["step"] == 60
     for name in ("loss", "eval_top1"):
         assert last[name] == pytest.approx(float(found[-1][name]), rel=1e-6)
     seen = {}
@@ -76,15 +75,13 @@ def test_saved_models_are_the_average_that_was_evaluated(run):
     dataset = eval_dataset(split, split.preprocess(config.eval_preprocess), batch_size=8)
     models = [keras.saving.load_model(workdir / f"{name}.keras") for name in ("model", "best")]
     result, best = (classification.evaluate(model, dataset) for model in models)
-    assert result["count"] == 50
-    assert result["top1"] == pytest.approx(last["eval_top1"])
+    assert result["count"] == 50 and result["top1"] == pytest.approx(last["eval_top1"])
     assert result["loss"] == pytest.approx(last["eval_loss"], rel=1e-5)
     assert best["top1"] == pytest.approx(max(float(row["eval_top1"]) for row in rows(workdir)))
     kernel, state = models[0].get_layer("head").kernel.numpy(), final_state(workdir)
     alike = [value for value in state.values() if np.shape(value) == kernel.shape]
     # The weight, its average and its two moments: the model holds the average alone.
-    assert len(alike) == 4
-    assert sum(np.array_equal(kernel, value) for value in alike) == 1
+    assert len(alike) == 4 and sum(np.array_equal(kernel, value) for value in alike) == 1
     assert not np.array_equal(kernel, state["head/kernel"])
 
 
@@ -144,8 +141,7 @@ def test_precision_is_that_of_the_run_only(tiny, tmp_path):
     before = keras.config.dtype_policy()
     config = tiny(total_steps=0, epochs=0.1, precision="mixed_bfloat16", eval_split="")
     assert trainer.train(config, tmp_path)["step"] == round(0.1 * 1438 / 16)
-    assert keras.config.dtype_policy() == before
-    assert not (tmp_path / "best.keras").exists()
+    assert keras.config.dtype_policy() == before and not (tmp_path / "best.keras").exists()
     model = keras.saving.load_model(tmp_path / "model.keras")
     assert model.get_layer("head").kernel.dtype == "float32"
 

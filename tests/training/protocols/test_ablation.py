@@ -54,8 +54,7 @@ def test_axial_shape_and_data_size_cells_are_the_papers_models():
     assert macs == pytest.approx([8.452, 33.511], abs=1e-3)
     cells = STUDIES["shape"].cells("paper")
     base = costs_of(cells["base"])
-    assert base.parameters == 70_400_000
-    assert cells["depth_8"].model.num_layers == 64
+    assert base.parameters == 70_400_000 and cells["depth_8"].model.num_layers == 64
     assert costs_of(cells["depth_2"]).macs / base.macs == pytest.approx(2, rel=0.05)
     assert costs_of(cells["patch_2"]).macs > 3.5 * base.macs
     assert cells["patch_2"].model.patch_size == 16
@@ -95,8 +94,7 @@ def test_a_study_in_a_store_is_trained_scored_drawn_and_resumed(data_dir, ram, c
         assert json.loads((run / "config.json").read_text())["optimizer"]["warmup_steps"] == 0
         curve = learning_curve(run)
         assert [step for step, _ in curve] == [1, 2, 3, 4, 5, 6]
-        assert float(row["accuracy"]) == curve[-1][1]
-        assert int(row["images"]) == 1438
+        assert float(row["accuracy"]) == curve[-1][1] and int(row["images"]) == 1438
         assert not (run / "checkpoints").exists()
     assert (study / "head.png").read_bytes().startswith(b"\x89PNG")
     found = [(study / name).read_text() for name in ("results.md", "results.csv")]
@@ -125,8 +123,7 @@ def test_other_weights_than_those_scored(data_dir, tmp_path, refused):
     ):
         folders = [f"--workdir={tmp_path / 'study'}", f"--data_dir={data_dir}"]
         words = [*study.split(), *folders, *TINY, f"--config.{override}"]
-        assert message in refused("ablation", *words)
-        assert not (tmp_path / "study").exists()
+        assert message in refused("ablation", *words) and not (tmp_path / "study").exists()
 
 
 @pytest.mark.long
@@ -143,8 +140,7 @@ def test_early_stopping_scores_the_best_weights(data_dir, tmp_path, printed):
     config = json.loads((run / "config.json").read_text())
     config["data"]["accepted_after"] = first[0]
     (run / "config.json").write_text(json.dumps(config))
-    assert learning_curve(run) == others
-    assert scores["images"] == 423
+    assert learning_curve(run) == others and scores["images"] == 423
 
 
 def test_all_cells_begin_from_the_same_weights(tmp_path, monkeypatch):

@@ -18,6 +18,8 @@ from keras_vit.training.protocols import vtab
 from tests.training.data.helpers import write_set
 from tests.training.runs import read_csv
 
+TASKS = {"dtd": "3.0.1", "oxford_flowers102": "2.1.1"}  # The versions in TFDS.
+
 
 def test_means_of_table_9():
     for key, expected in (
@@ -41,8 +43,7 @@ def test_deviation_is_that_of_the_means_of_the_runs():
     assert means[vtab.ALL] == pytest.approx((52.0, 2.0 * 15 / 19))
     # The deviation is the sample one, and one run has none.
     result = MeanDeviation.of([0.80, 0.81, 0.82])
-    assert result == pytest.approx((0.81, 0.01))
-    assert str(result.percent) == "81.00 ± 1.00"
+    assert result == pytest.approx((0.81, 0.01)) and str(result.percent) == "81.00 ± 1.00"
     assert str(MeanDeviation.of([0.5, 0.5]).percent) == "50.00 ± 0.00"
     assert MeanDeviation.of([0.5]) == (0.5, None)
     assert str(MeanDeviation.of([0.5]).percent) == "50.00"
@@ -76,9 +77,6 @@ def test_tables_are_those_that_were_compared_with_the_paper_cell_by_cell():
     names = sorted(name for name in vars(paper_tables) if name.startswith("TABLE_"))
     text = repr([getattr(paper_tables, name) for name in names])
     assert zlib.crc32(text.encode()) == 3759768018
-
-
-TASKS = {"dtd": "3.0.1", "oxford_flowers102": "2.1.1"}  # The versions in TFDS.
 
 
 @pytest.fixture(scope="module")
@@ -157,8 +155,7 @@ def test_model_and_runs_in_a_store(arguments, vit, ram, capsys):
     # A local copy of the model would make another config of it.
     written = (run / "result.json").stat().mtime
     table = (bucket / "vtab" / "vtab.md").read_text()
-    assert main(["vtab", *options]) == 0
-    assert (run / "result.json").stat().mtime == written
+    assert main(["vtab", *options]) == 0 and (run / "result.json").stat().mtime == written
     assert (bucket / "vtab" / "vtab.md").read_text() == table
 
 

@@ -11,6 +11,8 @@ from keras_vit.training.errors import UsageError
 from keras_vit.training.recipes import model_freezing_and_layer_decay as recipes
 from tests.tiny_vit import tiny_vit
 
+BLOCKS = [{"encoder_block_00"}, {"encoder_block_01"}]
+
 
 def test_initial_losses_of_a_zero_head_and_those_of_soft_labels():
     for name, bias, classes, expected, dtype in (
@@ -92,9 +94,6 @@ def by_depth(model):
     for path, depth in recipes.depths(model).items():
         found.setdefault(depth, set()).add(path.split("/")[0])
     return [found[depth] for depth in range(max(found) + 1)]
-
-
-BLOCKS = [{"encoder_block_00"}, {"encoder_block_01"}]
 
 
 def test_depths_and_the_factors_of_their_weights():

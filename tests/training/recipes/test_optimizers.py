@@ -9,6 +9,11 @@ from keras_vit.optimizers import AdamW, Momentum, WarmupDecay
 from keras_vit.training.recipes.optimizer import build_optimizer
 from tests.training.runs import finish
 
+RATES = [0.1, 0.1, 0.05, 0.01, 0.02]
+FACTOR, FIRST, LIMIT, DECAY, WEIGHT_DECAY, EPSILON = 0.5, 2, 1.0, 0.9, 0.2, 0.1
+COSINE = {"base_lr": 0.03, "total_steps": 20_000, "warmup_steps": 500, "decay": "cosine"}
+LINEAR = {"base_lr": 8e-4, "total_steps": 517_822, "warmup_steps": 10_000, "decay": "linear"}
+
 
 def scalar(value=1.0, name="kernel"):
     return keras.Variable(np.float32(value), name=name)
@@ -27,15 +32,9 @@ def test_bfloat16_velocity_and_a_norm_of_float16_that_does_not_overflow():
     assert np.linalg.norm(kernel.numpy().astype("float32")) == pytest.approx(1.0, rel=1e-3)
 
 
-RATES = [0.1, 0.1, 0.05, 0.01, 0.02]
-
-
 class Rates(keras.optimizers.schedules.LearningRateSchedule):
     def __call__(self, step):
         return keras.ops.take(keras.ops.convert_to_tensor(RATES, "float32"), step)
-
-
-FACTOR, FIRST, LIMIT, DECAY, WEIGHT_DECAY, EPSILON = 0.5, 2, 1.0, 0.9, 0.2, 0.1
 
 
 def in_numpy(name, gradients):
@@ -183,10 +182,6 @@ def test_wrong_arguments():
     ):
         with pytest.raises((TypeError, ValueError), match=message):
             make(options) if make is build_optimizer else make(0.1, **options)
-
-
-COSINE = {"base_lr": 0.03, "total_steps": 20_000, "warmup_steps": 500, "decay": "cosine"}
-LINEAR = {"base_lr": 8e-4, "total_steps": 517_822, "warmup_steps": 10_000, "decay": "linear"}
 
 
 def test_rate():

@@ -16,6 +16,9 @@ processes = pytest.importorskip(
     "keras_vit.training.engine.jax_processes", reason="make test-jax installs it"
 )
 KEYS = {"dataset": "digits", "batch_size": 8, "total_steps": 1, "strategy": "sharded"}
+# XLA logs what it makes again; a program that is not compiled anew logs nothing.
+LOGGING = {"TF_CPP_MIN_LOG_LEVEL": "0", "JAX_ENABLE_COMPILATION_CACHE": "false"}
+SHARDED = ("--config.strategy=sharded", "--config.mesh.data=2", "--config.mesh.fsdp=4")
 
 
 @pytest.fixture
@@ -23,10 +26,6 @@ def unoptimized(jax_environment):
     """Returns the environment of a process that compiles in less time, partitioned as ever."""
     flags = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
     return lambda devices: jax_environment(devices, flags)
-
-
-# XLA logs what it makes again; a program that is not compiled anew logs nothing.
-LOGGING = {"TF_CPP_MIN_LOG_LEVEL": "0", "JAX_ENABLE_COMPILATION_CACHE": "false"}
 
 
 @pytest.mark.long
@@ -132,9 +131,6 @@ def test_ports_are_bound_to_the_interface_that_the_job_uses(monkeypatch):
         with pytest.raises(OSError):
             socket.create_connection(address, timeout=5)
     assert processes.join(schema.complete(KEYS)) is None  # One process joins nobody.
-
-
-SHARDED = ("--config.strategy=sharded", "--config.mesh.data=2", "--config.mesh.fsdp=4")
 
 
 @pytest.mark.parametrize("kills", KILLS)

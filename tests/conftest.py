@@ -86,7 +86,6 @@ def as_command(tmp_path_factory):
 
 @pytest.fixture
 def run_command(as_command):
-
     def run(code, *arguments, **options):
         command = [sys.executable, as_command(code), *arguments]
         options = {"env": loud_environment(), **options}
@@ -182,7 +181,6 @@ def load_case():
 
 @pytest.fixture(scope="session")
 def write_case(golden):
-
     def write(case, folder):
         arrays, is_npz = golden.checkpoint(case), case["format"].endswith("npz")
         path = folder / ("case.npz" if is_npz else "case.safetensors")
@@ -197,7 +195,6 @@ def write_case(golden):
 
 @pytest.fixture(scope="session")
 def build_case():
-
     def build(case, **overrides):
         import keras_vit
 

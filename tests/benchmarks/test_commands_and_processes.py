@@ -25,10 +25,9 @@ LINES = [shlex.split(line) for line in re.findall(COMMAND, GUIDES.replace("\\\n"
 
 def test_the_guides_name_every_command_and_their_options_exist():
     for name, *words in LINES:
-        assert BENCHMARKS.parser(name).parse_args(words)
-        assert (
-            BENCHMARKS.parser(name).format_help().startswith(f"usage: python -m benchmarks {name}")
-        )
+        parser = BENCHMARKS.parser(name)
+        assert parser.parse_args(words)
+        assert parser.format_help().startswith(f"usage: python -m benchmarks {name}")
     assert {name for name, *_ in LINES} == {*BENCHMARKS.table}
 
 

@@ -1,4 +1,3 @@
-import json
 import os
 import pathlib
 import resource
@@ -9,7 +8,6 @@ import pytest
 
 from keras_vit.training.config import overrides
 from keras_vit.variants import SIZES
-from tests.training.runs import new_addresses
 
 ROOT = pathlib.Path(__file__).parents[2]
 TINY = pathlib.Path(__file__).parent / "processes" / "tiny.py"
@@ -39,17 +37,6 @@ def launch():
         if process.poll() is None:
             process.kill()
         process.communicate()
-
-
-@pytest.fixture
-def cluster():
-
-    def environments(workers):
-        job = {"cluster": {"worker": new_addresses(workers)}}
-        tasks = [{"type": "worker", "index": index} for index in range(workers)]
-        return [{"TF_CONFIG": json.dumps(job | {"task": task})} for task in tasks]
-
-    return environments
 
 
 @pytest.fixture(scope="session")
@@ -106,12 +93,8 @@ def tiny(data_dir):
 
 @pytest.fixture
 def train_command(data_dir):
-
-    def arguments(workdir, *more):
-        options = [f"--config={TINY}", f"--workdir={workdir}", f"--config.data_dir={data_dir}"]
-        return ["-m", "training", *options, *more]
-
-    return arguments
+    words = ["-m", "training", f"--config={TINY}", f"--config.data_dir={data_dir}"]
+    return lambda workdir, *more: [*words, f"--workdir={workdir}", *more]
 
 
 @pytest.fixture

@@ -56,6 +56,13 @@ def new_addresses(count):
     return addresses
 
 
+def cluster(workers):
+    """Returns the environment of each worker of a job of TensorFlow's."""
+    job = {"cluster": {"worker": new_addresses(workers)}}
+    tasks = [{"type": "worker", "index": index} for index in range(workers)]
+    return [{"TF_CONFIG": json.dumps(job | {"task": task})} for task in tasks]
+
+
 def wait_for(workdir, step, *processes):
     end = time.monotonic() + 1500
     while not (workdir / "checkpoints" / f"checkpoint-{step}").exists():

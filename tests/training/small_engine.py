@@ -10,10 +10,9 @@ from keras_vit.training.tasks import task_of
 
 def random_batches(batches, size):
     rng = np.random.default_rng(0)
-    return {
-        "image": rng.normal(size=(batches, size, 16, 16, 3)).astype("float32"),
-        "label": np.eye(5, dtype="float32")[rng.integers(0, 5, (batches, size))],
-    }
+    images = rng.normal(size=(batches, size, 16, 16, 3)).astype("float32")
+    labels = np.eye(5, dtype="float32")[rng.integers(0, 5, (batches, size))]
+    return {"image": images, "label": labels}
 
 
 def small_engine(make_model, prepare_images=lambda images: images, **changes):

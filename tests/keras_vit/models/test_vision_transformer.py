@@ -7,17 +7,8 @@ import pytest
 import keras_vit
 from keras_vit import layers
 from keras_vit.layers.mlp import MLPS
-from tests.keras_vit.small import (
-    BACKEND,
-    endpoints_of,
-    forward,
-    gradients,
-    make_axial,
-    make_images,
-    make_resnet,
-    make_vit,
-    to_numpy,
-)
+from tests.keras_vit import small
+from tests.keras_vit.small import endpoints_of, forward, gradients, make_images, make_vit, to_numpy
 from tests.tiny_vit import tiny_vit
 
 RELATIVE = {"position_embedding": "relative"}
@@ -70,7 +61,7 @@ def test_logits_are_a_function_of_every_endpoint(classifier):
     np.testing.assert_allclose(pooled, expected, atol=1e-6)
 
 
-@pytest.mark.rows(lambda: make_vit(**AXIAL), lambda: make_vit(**HYBRID), make_resnet)
+@pytest.mark.rows(lambda: make_vit(**AXIAL), lambda: make_vit(**HYBRID), small.make_resnet)
 def test_images_are_channels_last_whatever_keras_is_told(make):
     expected = make()
     try:
@@ -158,7 +149,7 @@ def test_any_resolution_is_a_resized_model_and_is_saved_like_any_other(arguments
     images = make_images(2, 24, 36)
     expected = forward(anywhere, images)
     np.testing.assert_allclose(forward(larger, images), expected, atol=atol)
-    if BACKEND == "tensorflow":
+    if small.BACKEND == "tensorflow":
         import tensorflow as tf
 
         # Eagerly, rows and columns are numbers.
@@ -193,8 +184,8 @@ def test_a_resnet_has_64_channels_times_its_factor_which_is_1():
     # Layer normalization has the model's own, group normalization of version 1 has its own.
     (lambda: make_vit(**HYBRID, classifier="map", layer_norm_epsilon=1e-3), OF_HYBRID),
     (lambda: make_vit(classifier="map"), {"LayerNormalization": 1e-6}),
-    (lambda: make_resnet(num_layers=(1, 1)), {"GroupNormalization": 1e-5}),
-    (make_axial, {"BatchNormalization": 1e-5}),
+    (lambda: small.make_resnet(num_layers=(1, 1)), {"GroupNormalization": 1e-5}),
+    (small.make_axial, {"BatchNormalization": 1e-5}),
 )
 def test_epsilons_which_golden_logits_hardly_feel(make, expected):
     layers = {type(each).__name__: each for each in make()._flatten_layers()}

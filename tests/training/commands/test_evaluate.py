@@ -92,10 +92,9 @@ def test_images_get_the_range_of_the_model_all_of_it_on_the_host(run, data_dir, 
             assert f"which maps them to [{wrong}]" in error
     for source, option in ((file, "--image_size=9"), (run, "--model=Ti"), (run, "--layer=x")):
         refused("few_shot" if "layer" in option else "evaluate", source, *options, option)
-    on_host, on_device = (
-        metrics(tmp_path, run, *options, f"--preprocess=decode|resize(8){text}|value_range")
-        for text in ("", "|to_uint8|on_device")
-    )
+    texts = (f"decode|resize(8){text}|value_range" for text in ("", "|to_uint8|on_device"))
+    words = ([run, *options, f"--preprocess={text}"] for text in texts)
+    on_host, on_device = (metrics(tmp_path, *each) for each in words)
     assert on_host["loss"] == on_device["loss"]
 
 
@@ -144,10 +143,9 @@ def published(tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     folder = tmp_path / "keras_vit" / "augreg"
     folder.mkdir(parents=True)
-    (folder / "index.csv").write_text(
-        "ds,filename,final_test,adapt_ds,adapt_filename,adapt_final_test\n"
-        f"i21k,{UPSTREAM},0.1,imagenet2012,{NAME},0.75\n"
-    )
+    columns = "ds,filename,final_test,adapt_ds,adapt_filename,adapt_final_test"
+    row = f"i21k,{UPSTREAM},0.1,imagenet2012,{NAME},0.75"
+    (folder / "index.csv").write_text(f"{columns}\n{row}\n")
     return folder
 
 

@@ -93,11 +93,9 @@ def test_every_number_has_bounds_and_none_may_be_none():
 
 
 def test_the_steps_of_a_run_and_its_warm_up():
-    for changes, examples, steps in (
-        ({"total_steps": 7}, 100, 7),
-        ({"epochs": 1.6}, 100, 20),
-        ({"epochs": 1, "batch_size": 4096}, 10, 1),
-    ):
+    short = ({"epochs": 1, "batch_size": 4096}, 10, 1)
+    given = [({"total_steps": 7}, 100, 7), ({"epochs": 1.6}, 100, 20), short]
+    for changes, examples, steps in given:
         config = schema.complete(minimal(total_steps=0) | changes)
         schema.derive_steps(config, examples)
         assert config.total_steps == config.optimizer.total_steps == steps
@@ -106,9 +104,8 @@ def test_the_steps_of_a_run_and_its_warm_up():
             schema.derive_steps(schema.complete(minimal(total_steps=0) | changes), examples)
     for until in (19, 20, 21):
         config = schema.complete(minimal(total_steps=20, freeze={"blocks": 1, "until_step": until}))
-        refused = pytest.raises(
-            UsageError, match=rf"expected below 20, the last\. Received: {until}"
-        )
+        expected = rf"expected below 20, the last\. Received: {until}"
+        refused = pytest.raises(UsageError, match=expected)
         with refused if until > 19 else contextlib.nullcontext():
             schema.derive_steps(config, 100)
     config = schema.complete(minimal(total_steps=0, epochs=1e9))

@@ -52,10 +52,8 @@ def all_alike(launch, tmp_path):
         # The first has the machine for itself.
         for commands in ([(("one", *places), environment)], joined):
             files = [tmp_path / f"{len(results)}{number}.npz" for number in range(len(commands))]
-            started = [
-                launch("equivalence", file, *words, environment=own)
-                for file, (words, own) in zip(files, commands, strict=True)
-            ]
+            jobs = [("equivalence", file, *job) for file, job in zip(files, commands, strict=True)]
+            started = [launch(*job, *words, environment=own) for *job, words, own in jobs]
             logs += [process.communicate(timeout=1500)[0] for process in started]
             assert not any(process.returncode for process in started), "\n".join(logs)
             results += map(np.load, files)

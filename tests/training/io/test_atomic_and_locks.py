@@ -146,14 +146,12 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch, functio
     def refuse(*arguments, **options):
         raise OSError(code, os.strerror(code), "some file")
 
+    message = rf"^{tmp_path}\S* cannot be written: {os.strerror(code)}\. Name another fol"
     for write in (write_text, write_directory, lambda path, _: lock(path).__enter__()):
         (tmp_path / "file").write_text("")
         with monkeypatch.context() as patch, contextlib.ExitStack() as stack:
             patch.setattr(function, refuse)
             if write in (write_text, write_directory) or function == "pathlib.Path.mkdir":
-                message = (
-                    rf"^{tmp_path}\S* cannot be written: {os.strerror(code)}\. Name another fol"
-                )
                 stack.enter_context(pytest.raises(PermissionError, match=message))
             write(tmp_path / "new" / "folder", "text")
     for write in (write_text, write_directory):

@@ -33,10 +33,9 @@ def run(tiny, tmp_path_factory):
 
 def test_directory(run):
     config, workdir, last = run
-    names, files = {path.name for path in workdir.iterdir()}, {"model.keras", "best.keras"}
-    assert (
-        files | {"config.json", "metrics.csv", "tensorboard", "checkpoints", "report.html"} <= names
-    )
+    names = {path.name for path in workdir.iterdir()}
+    assert {"config.json", "metrics.csv", "report.html", "model.keras", "best.keras"} <= names
+    assert {"tensorboard", "checkpoints"} <= names
     assert not [name for name in names if name.startswith(".")]
     assert list((workdir / "tensorboard").glob("**/*.xplane.pb"))
 

@@ -31,9 +31,8 @@ class Run:
         changes |= {"optimizer": SGD | (optimizer or {}), "model": MODEL}
         self.engine = small_engine(lambda config: build_model(config, CLASSES), **changes)
         self.engine.restore(folder / directory)
-        self.batches = self.engine.make_batches(
-            lambda *_: tf.data.Dataset.from_tensor_slices(DATA).skip(self.engine.step)
-        )
+        rest = tf.data.Dataset.from_tensor_slices(DATA).skip(self.engine.step)
+        self.batches = self.engine.make_batches(lambda *_: rest)
 
     def update(self, count=1):
         for _ in range(count):

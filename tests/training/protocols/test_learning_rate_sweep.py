@@ -37,7 +37,6 @@ def config():
 
 @pytest.fixture
 def runs(monkeypatch):
-
     def put(by_rate):
         calls = []
 

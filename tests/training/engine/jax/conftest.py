@@ -19,7 +19,6 @@ def compiled(tmp_path_factory):
 
 @pytest.fixture
 def jax_environment(compiled):
-
     def environment(devices=1, flags=""):
         return {
             "KERAS_BACKEND": "jax",

@@ -13,7 +13,6 @@ from keras_vit.training.engine import jax as engine  # noqa: E402
 
 @pytest.fixture
 def said(launch, jax_environment):
-
     def run(script, *arguments, devices=1):
         # None of JAX is TensorFlow.
         environment = jax_environment(devices) if devices else {"KERAS_BACKEND": "tensorflow"}

@@ -62,7 +62,6 @@ def test_a_run_goes_on_on_meshes_and_processes(task, take_the_tour, unoptimized)
 
 @pytest.fixture
 def start(launch, train_command, jax_environment):
-
     def run(workdir, *own):
         options = [STEPS, "--config.strategy=sharded", "--config.processes.count=2"]
         options.append(f"--config.processes.coordinator={new_addresses(1)[0]}")

@@ -4,19 +4,19 @@ import pytest
 
 from tests.training.engine.job_tests import *  # noqa: F403
 from tests.training.engine.job_tests import STEPS
-from tests.training.runs import finish
+from tests.training.runs import cluster, finish
 
 pytestmark = pytest.mark.long
 
 
-def test_strategies_agree(cluster, all_alike):
+def test_strategies_agree(all_alike):
     workers = [(("multiworker",), environment) for environment in cluster(2)]
     all_alike(["mirrored"], {}, "multiworker", workers)
 
 
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("task", ["classifier", "masked"])
-def test_a_run_goes_on_on_devices_and_workers(task, take_the_tour, cluster):
+def test_a_run_goes_on_on_devices_and_workers(task, take_the_tour):
     workers = [({"strategy": "multiworker"}, environment) for environment in cluster(2)]
     take_the_tour(task, {"strategy": "mirrored"}, workers, {})
 
@@ -41,8 +41,7 @@ def test_the_step_traces_under_a_real_tpu_strategy_over_fake_devices(launch):
 
 
 @pytest.fixture
-def start(launch, cluster, train_command):
-
+def start(launch, train_command):
     def run(workdir, *own):
         options = ["--config.strategy=multiworker", "--config.accumulation_steps=2", STEPS]
         words = [train_command(workdir, *options, *more) for more in own or ([], [])]

@@ -122,9 +122,17 @@ def names_of(requirements):
     return {re.split(r"[=<> ;\[]", line)[0].replace("-", "_") for line in requirements}
 
 
-def test_the_default_installation_is_without_jax():
+def test_jax_is_not_installed_by_default_and_imported_by_its_engine_alone():
     names = names_of((ROOT / "requirements.lock").read_text().splitlines())
     assert "tensorflow" in names and not names & {"jax", "jaxlib", "libtpu"}
+    found = {
+        str(path.relative_to(ROOT))
+        for package in ("keras_vit", "training", "export")
+        for path in (ROOT / package).rglob("*.py")
+        if re.search(r"^\s*(import|from) jax\b", path.read_text(), re.M)
+    }
+    engine = {"training/engine/jax.py", "training/engine/jax_processes.py"}
+    assert found - engine == {"keras_vit/backends/jax.py"}
 
 
 def test_the_extra_for_benchmarks_brings_the_other_libraries():
@@ -134,14 +142,3 @@ def test_the_extra_for_benchmarks_brings_the_other_libraries():
     extras = given["extras_require"]
     names = names_of([*extras["bench"], *extras["export"], *given["install_requires"]])
     assert {package for _, packages in LIBRARIES.values() for package in packages} <= names
-
-
-def test_only_what_runs_on_jax_imports_it():
-    found = {
-        str(path.relative_to(ROOT))
-        for package in ("keras_vit", "training", "export")
-        for path in (ROOT / package).rglob("*.py")
-        if re.search(r"^\s*(import|from) jax\b", path.read_text(), re.M)
-    }
-    engine = {"training/engine/jax.py", "training/engine/jax_processes.py"}
-    assert found - engine == {"keras_vit/backends/jax.py"}

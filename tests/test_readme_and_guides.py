@@ -67,14 +67,11 @@ def test_commands_run(run, installed, tmp_path):
     assert (tmp_path / "runs/digits/model.tflite").exists()
 
 
-def test_every_guide_is_linked():
+def test_guides_are_linked_ports_named_and_exports_in_the_reference():
     guides = {page.name for page in GUIDE_PAGES} - {"index.md"}
     assert guides <= set(re.findall(r"\]\(docs/([^)#]+)\)", README))
     assert guides <= set(re.findall(r"\]\(([^)#]+)\)", (ROOT / "docs/index.md").read_text()))
     assert guides <= set(re.findall(r"- (\S+\.md)", (ROOT / "mkdocs.yml").read_text()))
-
-
-def test_every_port_is_named():
     files = [file for name in ("training", "export") for file in (ROOT / name).rglob("*.py")]
     opens = re.compile("create_server|HTTPServer")
     opening = {file.name for file in files if opens.search(file.read_text())}
@@ -82,9 +79,6 @@ def test_every_port_is_named():
     ports = (ROOT / "SECURITY.md").read_text().partition("| Port |")[2]
     for name in ("export verify", "processes.coordinator", "JAX process", "TF_CONFIG", "--cluster"):
         assert name in ports
-
-
-def test_everything_exported_is_in_the_reference():
     reference = "".join(page.read_text() for page in (ROOT / "docs/reference").glob("*.md"))
     documented = re.findall(r"^::: ([\w.]+)", reference, re.MULTILINE)
     words = {word for name in documented for word in name.split(".")}

@@ -57,9 +57,6 @@ def test_ratios_are_medians_within_rounds_to_our_fastest_way_at_the_best_batch()
     batches = {"keras_vit": 2, "keras_vit.remat": 2, "timm": 4}
     assert [(row["library"], row["batch"]) for row in rows] == [*batches.items()]
     assert [*rows[2].values()][4:7] == ["25.00", "0.50", "0.38 to 0.75"]
-
-
-def test_ratios_of_pipelines_are_medians_within_rounds():
     seconds = dict.fromkeys(PIPELINES, [1.0] * 3) | {("training", "ours"): [2.0, 4.0, 1.6]}
     rows = {row["pipeline"]: [*row.values()] for row in compare_pipelines.rates(seconds)}
     assert rows["training: ours"][1:] == ["0", "0.50", "0.50", "0.38 to 0.56"]
@@ -128,7 +125,9 @@ def test_best_batch_need_not_be_the_largest(capacity, best, largest, limited):
         search(mock.Mock(side_effect=ProcessError("no disk", out_of_memory=False)), 2)
 
 
-def test_throughputs_are_printed_and_drawn(tmp_path, monkeypatch, capsys, cells):
+def test_throughputs_are_printed_and_drawn_with_a_line_for_each_model(
+    tmp_path, monkeypatch, capsys, cells
+):
     def fake(function, task, *, memory):
         process = mock.MagicMock(facts={"device": "CPU"}, ask=device(task["image_size"] // 16))
         process.__enter__.return_value = process
@@ -144,9 +143,6 @@ def test_throughputs_are_printed_and_drawn(tmp_path, monkeypatch, capsys, cells)
     rows = [["32", "2", "2", "2"], ["64", "4", "4", "≥ 4"]]
     expected = [[name, *row] for name in ("ViT-B/16", "BiT-R50x1") for row in rows]
     assert cells(printed)[2:] == expected and file.read_bytes().startswith(b"\x89PNG")
-
-
-def test_figure_has_a_line_for_each_model():
     shown = [(224, 50.0, 8, 64, True), (384, 10.0, 4, 16, False)]
     measured = [Measurement("ViT-B/16", *each) for each in shown]
     measured.append(Measurement("ViT-H/14", 384, 0.0, 0, 0, True))

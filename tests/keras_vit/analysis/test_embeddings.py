@@ -43,7 +43,7 @@ def test_models_show_their_first_convolution():
         np.testing.assert_array_equal(filters, principal_components(to_numpy(kernel), 8).filters)
 
 
-def test_learned_embeddings_without_the_class_token():
+def test_similarity_is_without_the_class_token_and_halves_in_two_dimensions():
     model = make_wide()
     table = to_numpy(model.get_layer("position_embedding").embedding)[0]
     similarity = position_similarity(model)
@@ -51,9 +51,6 @@ def test_learned_embeddings_without_the_class_token():
     np.testing.assert_allclose(similarity, (units @ units.T).reshape(4, 6, 4, 6), atol=1e-6)
     np.testing.assert_allclose(np.einsum("ijij->ij", similarity), 1, atol=1e-12)
     assert np.abs(similarity).max() <= 1
-
-
-def test_patches_of_one_column_share_half_of_a_two_dimensional_embedding():
     model = make_wide(position_embedding="learned_2d")
     layer = model.get_layer("position_embedding")
     layer.columns.assign(np.eye(6, 8))

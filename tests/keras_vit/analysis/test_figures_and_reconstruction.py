@@ -8,11 +8,15 @@ from tests.keras_vit.small import make_images, make_wide
 IMAGES = make_images(3, 16, 24)
 
 
-def test_a_uniform_map_is_yellow_over_the_gray_image():
+def test_a_uniform_map_is_yellow_and_no_patch_sees_beyond_the_last_pixel():
     shown = figures.highlight(IMAGES, np.ones((3, 4, 6)), 4)
     gray = (IMAGES + 1) / 2 @ np.array([0.2126, 0.7152, 0.0722])
     expected = 0.4 * gray[..., None] + 0.6 * np.array([253, 231, 37]) / 255  # yellow
     np.testing.assert_allclose(shown, expected, atol=2e-3)
+    (seen,) = figures.over_images(np.float32([[[0, 1]]]), 16, (16, 47))
+    assert seen[:, 24:32].min() > 0.8 and seen[:, :8].max() < 0.1 and not seen[:, 32:].any()
+    # The grid of a hybrid may end beyond the image.
+    np.testing.assert_allclose(figures.over_images(np.ones((1, 2, 2)), 16, (20, 31)), 1, atol=1e-6)
 
 
 @pytest.mark.parametrize("blur", [0, 4])
@@ -23,13 +27,6 @@ def test_the_attended_corner_is_bright_and_the_rest_is_not_black(blur):
     np.testing.assert_allclose(shown.max(), 0.6 * 231 / 255, atol=2e-3)
     assert np.unravel_index(shown.argmax(), shown.shape)[0] < 8
     assert shown[:8, 12:].mean() > 4 * shown[8:, :12].mean()
-
-
-def test_no_patch_sees_pixels_beyond_the_last():
-    (seen,) = figures.over_images(np.float32([[[0, 1]]]), 16, (16, 47))
-    assert seen[:, 24:32].min() > 0.8 and seen[:, :8].max() < 0.1 and not seen[:, 32:].any()
-    # The grid of a hybrid may end beyond the image.
-    np.testing.assert_allclose(figures.over_images(np.ones((1, 2, 2)), 16, (20, 31)), 1, atol=1e-6)
 
 
 def test_figures_have_images_beside_their_maps_and_one_tile_per_patch_on_one_scale():

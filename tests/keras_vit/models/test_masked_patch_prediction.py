@@ -17,13 +17,19 @@ def encoder(**overrides):
     return tiny_vit(**{"image_size": (16, 24), "num_classes": None} | overrides)
 
 
-def test_color_classes_and_the_middles_of_their_colors():
+def test_color_classes_their_middles_and_targets():
     colors = [[0] * 3, [255] * 3, [127.5] * 3, [200, 100, 50], [124, 116, 104], [31.9, 32, 64]]
     classes = to_numpy(module.color_classes(np.array(colors) / 255))
     np.testing.assert_array_equal(classes, [0, 511, 292, 409, 219, 74])
     middles = module.color_of_class(np.arange(512))
     np.testing.assert_array_equal(to_numpy(module.color_classes(middles)), np.arange(512))
     np.testing.assert_allclose(middles[1], [1 / 16, 1 / 16, 3 / 16])
+    colors = np.random.default_rng(0).integers(0, 512, (4, 4))
+    pixels = (np.kron(module.color_of_class(colors), np.ones((2, 2, 1))) * 2 - 1).astype("float32")
+    mean = to_numpy(module.color_classes((pixels.mean((0, 1)) + 1) / 2))
+    for target, expected in (("downsized", colors.ravel()), ("mean_color", mean[None])):
+        found = to_numpy(module.targets_of(target, pixels[None, None]))
+        np.testing.assert_array_equal(found[0, 0], expected)
 
 
 def test_how_many_patches_are_corrupted_and_how():
@@ -46,15 +52,6 @@ def test_corruption_does_to_each_patch_what_it_should():
     # By any other, but never by itself.
     pairs = zip(places.tolist(), others[:, 0].tolist(), strict=True)
     assert set(pairs) == set(itertools.permutations(range(20), 2))
-
-
-def test_targets_are_the_colors_of_cells():
-    colors = np.random.default_rng(0).integers(0, 512, (4, 4))
-    pixels = (np.kron(module.color_of_class(colors), np.ones((2, 2, 1))) * 2 - 1).astype("float32")
-    mean = to_numpy(module.color_classes((pixels.mean((0, 1)) + 1) / 2))
-    for target, expected in (("downsized", colors.ravel()), ("mean_color", mean[None])):
-        found = to_numpy(module.targets_of(target, pixels[None, None]))
-        np.testing.assert_array_equal(found[0, 0], expected)
 
 
 def test_losses_are_those_at_the_positions():

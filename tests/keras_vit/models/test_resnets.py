@@ -19,7 +19,7 @@ def test_parameter_count(name, expected):
         assert shapes[f"block_{stage:02d}"] == (side, side)
 
 
-def test_a_unit_is_its_branch_and_its_shortcut():
+def test_a_unit_is_its_branch_and_its_shortcut_and_every_weight_learns():
     model = make_axial(image_size=(16, 24))
     x = endpoints_of(model, make_images(2, 16, 24))["block_00"]
     unit = model.get_layer("block2_unit1")
@@ -31,9 +31,6 @@ def test_a_unit_is_its_branch_and_its_shortcut():
     result = to_numpy(unit(x))
     assert result.shape == (2, 2, 3, 128)
     np.testing.assert_allclose(result, np.maximum(branch + shortcut, 0), atol=1e-5)
-
-
-def test_every_weight_learns():
     model = make_axial(image_size=(16, 24))
     result = gradients(model, make_images(4, 16, 24), training=True)
     assert set(result) == {v.path for v in model.trainable_variables}

@@ -126,21 +126,15 @@ def test_every_key_that_means_nothing_without_another_says_so():
                 schema.complete(schema.nested(minimal() | values))
 
 
-def test_differences_are_what_changes_the_result():
+def test_differences_choices_and_stores():
     values = {"seed": 1, "strategy": "mirrored", "optimizer": {"base_lr": 0.0005}}
     before, after = (schema.complete(minimal(**each)).to_dict() for each in ({}, values))
     differences = ["optimizer.base_lr: 0.001 -> 0.0005", "seed: 0 -> 1"]
     assert schema.differences(before, after) == differences
-
-
-def test_choices_are_what_is_there():
     choices = {key.name: key.choices for key in schema.KEYS}
     assert choices["loss"] == tuple(losses.LOSSES)
     assert choices["optimizer.name"] == tuple(optimizers.OPTIMIZERS)
     assert choices["optimizer.schedule"] == optimizers.DECAYS
-
-
-def test_data_sets_may_lie_in_stores_that_are_known():
     assert schema.complete(minimal(data_dir="gs://b/tfds")).data_dir == "gs://b/tfds"
     with pytest.raises(UsageError, match="memory://run"):
         schema.complete(minimal(data_dir="memory://run"))

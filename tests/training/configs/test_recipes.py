@@ -20,7 +20,7 @@ from tests.training.runs import write_run_config
 BIRDS = ["crow/1.png", "finch/1.png"]
 
 
-def test_rows_of_table_4():
+def test_rows_of_table_4_imagenet_in_table_2_and_a_shorter_run_of_a_resnet():
     for dataset, steps, warmup in (
         ("imagenet2012", 20_000, 500),
         ("cifar10", 10_000, 500),
@@ -39,9 +39,6 @@ def test_rows_of_table_4():
         assert config.eval_preprocess == "decode|resize(384)|value_range(-1,1)"
         assert config.loss == "softmax" and config.eval_split == "test"
         assert config.train_split == ("train800val200" if dataset.startswith("vtab/") else "train")
-
-
-def test_imagenet_in_table_2_and_a_shorter_run_of_a_resnet():
     for model, size in (("ViT-L/16", 512), ("ViT-H/14", 518)):
         config = finetune.get_config(f"{model},imagenet2012,table2=true")
         assert (config.model.image_size, config.ema_decay) == (size, 0.9999)

@@ -31,7 +31,7 @@ def run(tiny, tmp_path_factory):
     return config, workdir, trainer.train(config, workdir)
 
 
-def test_directory(run):
+def test_directory_and_its_refusal_of_another_config(run):
     config, workdir, last = run
     names = {path.name for path in workdir.iterdir()}
     assert {"config.json", "metrics.csv", "report.html", "model.keras", "best.keras"} <= names
@@ -56,9 +56,16 @@ def test_directory(run):
             seen[event.step, value.tag] = float(tf.make_ndarray(value.tensor))
     for row in found:
         assert seen[int(row["step"]), "loss"] == pytest.approx(float(row["loss"]), rel=1e-5)
+    config, workdir, _ = run
+    other = config.copy_and_resolve_references()
+    other.batch_size = 8
+    files = sorted(workdir.rglob("*"))
+    with pytest.raises(UsageError, match="batch_size: 16 -> 8"):
+        trainer.train(other, workdir)
+    assert sorted(workdir.rglob("*")) == files
 
 
-def test_a_row_is_the_mean_since_the_row_before():
+def test_a_row_is_the_mean_since_the_row_before_and_the_first_has_no_speed(caplog):
     run = object.__new__(trainer._Run)
     run.engine = types.SimpleNamespace(learning_rate=0.1)
     run.state = LoopState(np.zeros(8), None)
@@ -66,6 +73,13 @@ def test_a_row_is_the_mean_since_the_row_before():
         run.state.add(4, Report(loss, 0.5, save=False, stop=False, bad_step=-1))
         row = {"loss": loss, "learning_rate": 0.1, "gradient_norm": 0.5, "images_per_second": 7}
         assert run._summary(7) == row
+    caplog.set_level("INFO", "keras_vit")
+    with Progress(100, 0, 8) as shown:
+        for step in (25, 50):
+            shown.advance(step, 5.0, 1.0)
+            shown.log({"loss": 1.0, "images_per_second": shown.images_per_second()})
+    speed = "images_per_second 40  left 00:00:10"
+    assert caplog.messages == ["step 25/100  loss 1", f"step 50/100  loss 1  {speed}"]
 
 
 def test_saved_models_are_the_average_that_was_evaluated(run):
@@ -94,16 +108,6 @@ def test_a_model_of_other_classes_or_other_data_leaves_nothing(tiny, digits, tmp
     with pytest.raises(UsageError, match=r"config\.dataset=digits"):
         trainer.train(tiny(dataset="cifar10"), tmp_path / "run", dataset=digits)
     assert not (tmp_path / "run").exists()
-
-
-def test_directory_of_another_config(run):
-    config, workdir, _ = run
-    other = config.copy_and_resolve_references()
-    other.batch_size = 8
-    files = sorted(workdir.rglob("*"))
-    with pytest.raises(UsageError, match="batch_size: 16 -> 8"):
-        trainer.train(other, workdir)
-    assert sorted(workdir.rglob("*")) == files
 
 
 def test_start_from_a_checkpoint(run, tiny, tmp_path):
@@ -143,16 +147,6 @@ def test_precision_is_that_of_the_run_only(tiny, tmp_path):
     assert keras.config.dtype_policy() == before and not (tmp_path / "best.keras").exists()
     model = keras.saving.load_model(tmp_path / "model.keras")
     assert model.get_layer("head").kernel.dtype == "float32"
-
-
-def test_the_first_row_of_a_log_has_no_speed_and_the_next_have(caplog):
-    caplog.set_level("INFO", "keras_vit")
-    with Progress(100, 0, 8) as shown:
-        for step in (25, 50):
-            shown.advance(step, 5.0, 1.0)
-            shown.log({"loss": 1.0, "images_per_second": shown.images_per_second()})
-    speed = "images_per_second 40  left 00:00:10"
-    assert caplog.messages == ["step 25/100  loss 1", f"step 50/100  loss 1  {speed}"]
 
 
 def write(folder, steps):

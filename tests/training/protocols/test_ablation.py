@@ -27,7 +27,7 @@ def costs_of(config):
     return keras_vit.costs(arguments.pop("name"), **arguments)
 
 
-def test_position_cells_are_those_of_table_8():
+def test_position_and_head_cells_and_an_unknown_one(tmp_path, refused):
     study = STUDIES["position"]
     for scale in SCALES:
         cells = study.cells(scale)
@@ -37,9 +37,6 @@ def test_position_cells_are_those_of_table_8():
         assert models["none"].position_embedding == "none"
         assert models["2d_shared"].position_embedding == "learned_2d"
         assert models["2d_shared"].position_placement == "shared"
-
-
-def test_head_cells_differ_in_pooling_and_rate_and_an_unknown_one_is_named(tmp_path, refused):
     cells = STUDIES["head"].cells("small")
     rates = {name: config.optimizer.base_lr for name, config in cells.items()}
     assert rates["gap_small_rate"] / rates["token"] == pytest.approx(3e-4 / 8e-4)
@@ -164,14 +161,12 @@ def score(cell, few_shot, seed=0, **fields):
     return dataclasses.replace(usual, **fields)
 
 
-def test_seeds_are_averaged():
+def test_seeds_are_averaged_and_figures_join_the_cells_of_a_line_in_order():
     scores = [score("a", 0.1), score("a", 0.3, seed=1), score("b", 0.5)]
     first, second = study_table("A study", scores, {"a": 64.206, "b": 60.0}).rows
     assert first[3:] == ["20.00 ± 14.14", "50.00 ± 0.00", "64.21"]
     assert second[3:] == ["50.00", "50.00", "60.00"]
 
-
-def test_figures_join_the_cells_of_a_line_in_order():
     def lines_of(axis):
         return {each.get_label(): each[0].get_xydata().tolist() for each in axis.containers}
 

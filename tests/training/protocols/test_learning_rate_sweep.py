@@ -251,7 +251,7 @@ def test_results_of_a_model_on_a_data_set():
     assert hybrid == [(f"Table 6, JFT-300M, {number} epochs", each) for number, each in epochs]
 
 
-def test_development_splits():
+def test_development_splits_and_photos_class_by_class(tmp_path):
     flowers, halves = "oxford_flowers102", "train[816:1020]+validation[0:1020]"  # 1020 images each.
     for dataset, split, share, *expected in (
         ("cifar10", "train", 0.5, "train[:98%]", "train[98%:]"),
@@ -268,9 +268,6 @@ def test_development_splits():
         assert sum(map(spec.num_examples, found)) == spec.num_examples(split)
     with pytest.raises(ValueError, match="at least 2 images"):
         sweep.development_splits(opened, "train[:1]", 0.1)
-
-
-def test_photos_are_split_class_by_class(tmp_path):
     kinds = [f"{part}/{kind}" for part in ("train", "test") for kind in "ab"]
     write_photos(tmp_path, [f"{kind}/{number}.png" for kind in kinds for number in range(40)])
     dataset = data.open_dataset(f"folder:{tmp_path}")

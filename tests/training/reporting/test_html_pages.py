@@ -59,13 +59,13 @@ def report(tmp_path):
     return tmp_path / "report.html"
 
 
-def test_is_one_well_formed_page_with_everything_in_it(report):
-    page = Page(report.read_text())
+def test_a_page_is_well_formed_and_loads_nothing_and_has_the_colors_of_its_side(report):
+    raw = report.read_text()
+    page = Page(raw)
     text = "|".join(page.text)
     ids = {attributes.get("id") for _, attributes in page.tags}
     assert {"curves", "classes", "confusion", "examples", "files", "config"} <= ids
-    assert "cats & <dogs>" in text and "75.00 %" in text
-    assert "cat, taken for <dog>" in text
+    assert "cats & <dogs>" in text and "75.00 %" in text and "cat, taken for <dog>" in text
     # The worst recall first; images, recall, precision, mostly mistaken for.
     start = text[text.index("Worst recall first: 3 of 3") :]
     assert start.index("a <very> long name") < start.index("cat") < start.index("<dog>")
@@ -78,18 +78,13 @@ def test_is_one_well_formed_page_with_everything_in_it(report):
     assert page.tags.count(("wbr", {})) == 2  # A path breaks at its slashes.
     links = [attributes["href"] for tag, attributes in page.tags if tag == "a"]
     assert links == ["hub/", "my%20model.tflite"]
-
-
-def test_loads_nothing_from_elsewhere_and_is_in_the_colors_of_its_side(report):
-    text = report.read_text()
-    page = Page(text)
     for tag, attributes in page.tags:
         for name in ("src", "xlink:href"):
             value = attributes.get(name, "")
             assert value == "" or value.startswith(("data:", "#")), (tag, name, value[:80])
         assert tag not in {"script", "link", "iframe"}
-    assert "prefers-color-scheme: dark" in text and "color-scheme: light dark" in text
-    svg = text[text.index("<svg") : text.index("</svg>")]
+    assert "prefers-color-scheme: dark" in raw and "color-scheme: light dark" in raw
+    svg = raw[raw.index("<svg") : raw.index("</svg>")]
     # Lines and numbers of the axes take the color of the text, and nothing is painted beneath.
     assert "currentColor" in svg and "#000000" not in svg and "#ffffff" not in svg
     # Attention is in color over the image in gray.
@@ -100,10 +95,9 @@ def test_loads_nothing_from_elsewhere_and_is_in_the_colors_of_its_side(report):
     assert drawn.getpixel((95, 48)) == (192, 179, 62)
     assert ("span", {"class": "legend"}) in page.tags
     # A shadow says that there is more.
-    assert ("div", {"class": "scroll"}) in page.tags and "right / 2rem 100% local" in text
+    assert ("div", {"class": "scroll"}) in page.tags and "right / 2rem 100% local" in raw
     text = report.with_name("photos.html").read_text()
-    assert "&gt; 99.9 %" in text
-    assert "&lt; 0.1 %" in text and ">100.0 %" not in text
+    assert "&gt; 99.9 %" in text and "&lt; 0.1 %" in text and ">100.0 %" not in text
 
 
 def test_thousands_of_classes_are_a_page_still():

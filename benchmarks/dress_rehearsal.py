@@ -183,6 +183,6 @@ def _write(data_dir, train, validation, classes, shards):
             label, picture = number % classes, first + number // classes % _PICTURES
             yield number, {"image": io.BytesIO(encoded(label, picture)), "label": label}
 
-    # The pictures of the validation images are their own.
+    # Validation images show other pictures.
     splits = {"train": examples(train, 0), "validation": examples(validation, _PICTURES)}
     prepare_datasets.write(NAME, data_dir, features, splits, "Planted classes.", shards)

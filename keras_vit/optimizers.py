@@ -95,8 +95,8 @@ class Optimizer(keras.optimizers.Optimizer):
             the weights given to `build` and replace them at the end of `fit`; 0 for none.
         first_moment_dtype: dtype that `m` is stored in; it is computed and used in the dtype
             of the variable.
-        rate_factors: {path of a variable: factor of its rate}; 1 for all others.
-        first_steps: {path of a variable: the first update that changes it}; 0 for all others.
+        rate_factors: {path of a variable: factor of its rate}; 1 where none is given.
+        first_steps: {path of a variable: the first update that changes it}; 0 where none is given.
             Until then its gradient counts as 0, and its moments start with that update.
         name: of the optimizer.
 

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-# Our arguments instead of those of Keras Applications, then of timm.
+# Our arguments for the arguments of Keras Applications, then of timm.
 OURS = {
     "include_top": "`num_classes=None` for a model without head",
     "classes": "`num_classes`",

@@ -37,7 +37,7 @@ _DEIT3 = (
     ("large", 16, (224, 384)),
     ("huge", 14, (224,)),
 )
-# Those of SigLIP alone have the exact GELU, as timm reads them; those of SigLIP 2 alone do not.
+# SigLIP's models have the exact GELU, as timm reads them; models of SigLIP 2 alone do not.
 _SIGLIP = (
     ("base", 16, (224, 256, 384, 512)),
     ("large", 16, (256, 384)),

@@ -1,4 +1,4 @@
-"""The idea of all comparisons: ratios of what is measured in interleaved rounds, their medians."""
+"""Measures in interleaved rounds, and compares by the medians of ratios within a round."""
 
 import contextlib
 import functools
@@ -18,7 +18,7 @@ Value = TypeVar("Value")
 def measure(calls: Mapping[Item, Callable[[], Value]], rounds: int) -> dict[Item, list[Value]]:
     """Calls every function once per round and returns what each returned, round by round.
 
-    Each round has an order of its own, so that none always follows the same other one.
+    Each round has another order, so that no function always follows the same one.
     """
     order = random.Random(0)
     turns = [key for _ in range(rounds) for key in order.sample(list(calls), len(calls))]

@@ -55,8 +55,8 @@ def make_folder(folder: str | os.PathLike) -> None:
 def hidden_folder(path: str | os.PathLike) -> Iterator[Path]:
     """Yields a new folder beside `path`, which is removed at the end.
 
-    What is written there is then renamed to `path`, around which folders are made. Removes first
-    the folders that killed processes left for the same `path`. Raises as `writing`.
+    The caller renames its content to `path`, whose parent folders are made. Folders that killed
+    processes left for the same `path` are removed first. Raises as `writing`.
     """
     path = Path(path)
     make_folder(path.parent)
@@ -114,7 +114,7 @@ def _lock(folder: Path, wait: bool = False) -> Iterator[bool]:
             if fcntl is not None:
                 file = os.open(folder, os.O_DIRECTORY | os.O_NOFOLLOW)
                 stack.callback(os.close, file)
-                # Others may put folders of any content into a directory that all share.
+                # In a directory that all share, another user may put folders of any content.
                 if wait or os.fstat(file).st_uid == os.geteuid():
                     fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
                     locked = True

@@ -30,8 +30,11 @@ def _int(value, least=1, greatest=2**31 - 1):
     return _require(is_int and least <= operator.index(value) <= greatest, operator.index(value))
 
 
+_layers = partial(_int, greatest=LAYERS_LIMIT)
+
+
 def _units_per_stage(num_layers):
-    return tuple(_int(units, greatest=LAYERS_LIMIT) for units in num_layers)
+    return tuple(map(_layers, num_layers))
 
 
 def _image_size(image_size):
@@ -61,17 +64,9 @@ _PIXELS = "be a positive int or a (height, width) pair of them, in pixels"
 _UNITS_PER_STAGE: Check = (f"be positive ints, at most {LAYERS_LIMIT}", _units_per_stage)
 CHECKS: dict[str, Check] = {
     "image_size": (f"{_PIXELS}, below {IMAGE_SIZE_LIMIT}", _image_size),
-    "patch_size": _SIZE,
-    "hidden_size": _SIZE,
-    "mlp_dim": _SIZE,
-    "num_heads": _SIZE,
-    "num_groups": _SIZE,
-    "in_channels": _SIZE,
-    "representation_size": _SIZE,
-    "num_layers": (
-        f"be a positive int, at most {LAYERS_LIMIT}",
-        partial(_int, greatest=LAYERS_LIMIT),
-    ),
+    **dict.fromkeys(("patch_size", "hidden_size", "mlp_dim", "num_heads", "num_groups"), _SIZE),
+    **dict.fromkeys(("in_channels", "representation_size"), _SIZE),
+    "num_layers": (f"be a positive int, at most {LAYERS_LIMIT}", _layers),
     "num_classes": ("be a positive int, or None for a model without head", _int),
     "register_tokens": ("be an int that is not negative", partial(_int, least=0)),
     "classifier": _one_of(*WITH_CLASS_TOKEN, "gap", "map", "unpooled"),
@@ -79,17 +74,10 @@ CHECKS: dict[str, Check] = {
     "position_embedding": _one_of("none", *POSITION_EMBEDDINGS, "relative"),
     "position_placement": _one_of("stem", "every", "shared"),
     "attention": _one_of("global", "axial"),
-    "dropout_rate": _RATE,
-    "attention_dropout_rate": _RATE,
-    "stochastic_depth_rate": _RATE,
-    "layer_norm_epsilon": _POSITIVE,
-    "width_factor": _POSITIVE,
-    "head_bias_init": (
-        "be a finite number",
-        lambda value: _require(-math.inf < value < math.inf, value),
-    ),
-    "remat": _FLAG,
-    "flash_attention": _FLAG,
+    **dict.fromkeys(("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate"), _RATE),
+    **dict.fromkeys(("layer_norm_epsilon", "width_factor"), _POSITIVE),
+    "head_bias_init": ("be a finite number", lambda value: _require(abs(value) < math.inf, value)),
+    **dict.fromkeys(("remat", "flash_attention"), _FLAG),
 }
 
 

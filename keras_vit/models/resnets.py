@@ -24,7 +24,7 @@ def hybrid_stem(
     """Applies the ResNet of a hybrid to a Keras tensor (section 3.1, "Hybrid Architecture").
 
     Returns the feature map; see `stem_stride` for its size. Without `num_layers`, the residual
-    units of each stage, it is that of the root alone. `width_factor` multiplies the channels.
+    units of each stage, it is the root's. `width_factor` multiplies the channels.
     """
     width = int(64 * width_factor)
     x = layers.StandardizedConv2D(width, 7, strides=2, name="conv_root", dtype=dtype)(images)

@@ -25,7 +25,7 @@ _BAD_USE = (ValueError, PermissionError, *_NO_SUCH_FILE)
 def status_of(run: Callable[[], int | None], debug: bool = False) -> int:
     """Calls `run`, which may return a status, and returns the exit status of the process.
 
-    An expected failure prints one line, "error: …", to standard error; an interruption what it did.
+    An expected failure prints one line, "error: …", to standard error; an interruption its message.
     With `debug` the traceback stands before that line, as with VIT_DEBUG=1.
     """
     try:
@@ -101,7 +101,7 @@ def exit_process(main: Callable[[], int], signals: Sequence[int] = (signal.SIGIN
             status = stop.code  # type: ignore[assignment]
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python prints what is left when it ends.
+        # Python flushes the rest when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 141
     except BaseException as error:

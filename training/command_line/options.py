@@ -105,7 +105,7 @@ class CommandParser(argparse.ArgumentParser):
     ) -> tuple[Any, list[str]]:
         """Does what `argparse` does, once each option is one of this parser or like none."""
         known = self._option_string_actions
-        # A misspelt option may be one that is required. Those of a subcommand are its parser's.
+        # A misspelt option may be a required one. A subcommand's parser checks its options.
         for name in [] if self._subparsers else (text.partition("=")[0] for text in args or ()):
             hint = did_you_mean(name, known) if name.startswith("--") else ""
             if hint and name not in known:

@@ -46,7 +46,7 @@ COLUMNS = ("file", "rank", "class", "probability")
 
 
 def _store(options):
-    # What is predicted in shards is too large to fetch, and other machines read it.
+    # Photos predicted in shards are too large to fetch, and other machines read them.
     return "keep" if options.shards else ""
 
 
@@ -199,7 +199,7 @@ def _trained_on(options, predictions):
         dataset, config = own_data(options)
         train = dataset.split(config["train_split"])
         if train.fingerprint["digest"] != config["data"]["train"]["digest"]:
-            return set()  # `own_data` said that they are others now
+            return set()  # `own_data` has warned that the data changed
         photos = train.photos
     except (OSError, ValueError, TrainingError):
         return set()

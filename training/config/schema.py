@@ -205,7 +205,7 @@ _BESIDE = {
     "optimizer.name=sgd": "optimizer.momentum",
     "strategy=tpu": "tpu tpu_project tpu_zone",
 }
-# Arguments of models that are keys of their own in a config.
+# Arguments of models, and the keys of a config that stand for them.
 NOT_OF_MODEL = {"dtype": "precision", "trainable": "freeze.*", "weights": "checkpoint"}
 
 
@@ -286,8 +286,7 @@ def rows() -> list[tuple[str, ...]]:
 def complete(config: ConfigDict | Mapping[str, Any]) -> ConfigDict:
     """Returns a copy of `config` with defaults for the keys it does not give.
 
-    Raises:
-        UsageError: for an unknown key, a value out of range, or values that contradict.
+    Raises `UsageError` for an unknown key, a value out of range, or values that contradict.
     """
     flat = DEFAULTS | flatten(config)
     # A model takes any argument of its constructor, which checks them itself.

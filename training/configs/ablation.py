@@ -1,4 +1,4 @@
-"""The paper's ablations: studies whose cells change one run in what is studied.
+"""The paper's ablations: studies whose cells change one thing in a run.
 
 `keras-vit ablation STUDY --workdir=DIR` trains the cells of a study and draws its figure;
 `keras-vit --config=ablation:STUDY/CELL[,SCALE] --workdir=DIR` trains one of them.
@@ -109,7 +109,7 @@ def _head(scale):
 
 # The paper's base has 8 layers, D = 1024, an MLP of 2048 and patches of 32 pixels; how far each
 # line goes is known from the figure alone, so the factors here are chosen: depth up to the 64
-# layers that the text names, the others by what they cost. Heads keep their size.
+# layers that the text names, the other lines by their cost. Heads keep their size.
 _SHAPE = ("num_layers", "hidden_size", "mlp_dim", "num_heads", "patch_size")
 _BASE_SHAPES = {"small": (4, 64, 128, 4, 8), "paper": (8, 1024, 2048, 16, 32)}
 _WIDTH = ("hidden_size", "num_heads", "representation_size")

@@ -33,7 +33,7 @@ from keras_vit.variants import EVERY_NAME, arguments_of
 
 # The paper gives no rate per data set; this one is tried on every data set of Table 4.
 BASE_LR = 0.01
-# The released configurations fine-tune these with dropout, all others without.
+# The released configurations fine-tune these with dropout, the other models without.
 DROPOUT = {"ViT-L/16": 0.1, "ViT-H/14": 0.1, "R50+ViT-B/16": 0.1, "R50+ViT-L/32": 0.1}
 # The head of pre-training is removed (appendix B.1.1).
 _PRE_TRAINING_HEAD = ("num_classes", "representation_size", "head_bias_init")

@@ -92,7 +92,7 @@ def _fine_tuning(config, model):
         architecture, config.checkpoint = {"name": row.model, **row.arguments}, model
     else:
         architecture, config.checkpoint = finetune.architecture_of(model)
-    # A run or `.keras` file says its own.
+    # A run or `.keras` file has its size.
     config.model = {"image_size": 224, **architecture}
     config.expects_checkpoint = True
     config.total_steps = 200

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 def create_engine(config: ConfigDict) -> "Engine":
     """Returns the engine of Keras's backend (`KERAS_BACKEND`), `tensorflow` or `jax`.
 
-    Raises:
-        UsageError: for another backend, or a config that it cannot run.
+    Raises `UsageError` for another backend, or a config that it cannot run.
     """
     import keras
 

@@ -27,7 +27,7 @@ from ..errors import TrainingError, first_line
 logger = logging.getLogger("keras_vit")
 
 _PREFIX = "checkpoint-"
-# Names that are written here, of unfinished and damaged states too; others are of somebody else.
+# Names that are written here, of unfinished and damaged states too. Other files are left alone.
 OURS = re.compile(rf"(\.|damaged-|){_PREFIX}(0|[1-9][0-9]*)")
 _MANIFEST = "manifest.json"
 # Errors of reading a damaged state.
@@ -69,7 +69,7 @@ def whole(array: np.ndarray) -> Shards:
 class Checkpoints:
     """Saves and finds the states of a run in a folder.
 
-    A state is written by a thread, under a hidden name, and gets its own once it is complete, so
+    A state is written by a thread, under a hidden name, and is renamed once it is complete, so
     that a killed process leaves the one before.
 
     Args:
@@ -94,11 +94,8 @@ class Checkpoints:
     def newest(self) -> int | None:
         """Returns the step of the newest state whose files are as they were written; for process 0.
 
-        Damaged states are set aside under another name, with a line in the log, and what a killed
-        process left of unfinished ones is removed.
-
-        Raises:
-            TrainingError: if there are states and each is damaged.
+        Damaged states are set aside under another name, with a line in the log, and unfinished
+        states of killed processes are removed. Raises `TrainingError` if every state is damaged.
         """
         for unfinished in steps(self.directory, "."):
             _remove(self._path(unfinished, "."))

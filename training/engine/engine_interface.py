@@ -137,13 +137,9 @@ class Engine(update.Differentiation, abc.ABC):
         """Restores the newest readable state of a folder, to which `save` writes from now on.
 
         A damaged state is reported in the log, set aside under another name by the chief, and the
-        one before it is used. `step` becomes that of the state. The folder need not exist.
-
-        Returns:
-            What was given to `save` as the loop's state; None if there is no checkpoint.
-
-        Raises:
-            TrainingError: if there are states and none can be read, or it is of another model.
+        one before it is used. Sets `step` to the step of the state. The folder need not exist.
+        Returns the loop's state as given to `save`; None if there is no checkpoint. Raises
+        `TrainingError` if there are states and none can be read, or it is of another model.
         """
         self._checkpoints = Checkpoints(
             directory, self.config.keep_checkpoints, self.part, self.parts
@@ -177,18 +173,13 @@ class Engine(update.Differentiation, abc.ABC):
         }
 
     def save(self, loop_state: Mapping[str, Any], *, wait: bool = True) -> None:
-        """Saves weights, optimizer and the loop's state as those of `step`, unless that is saved.
+        """Saves weights, optimizer and the loop's state of `step`, unless that step is saved.
 
         A state becomes visible only once it is completely written, so that a process that is
-        killed leaves the one before. `config.keep_checkpoints` states are kept.
-
-        Args:
-            loop_state: {name: number or float64 array}, kept bit for bit for `restore`.
-            wait: False allows the state to be written while training goes on. The next `save` and
-                `close` wait for it, and raise what went wrong with it.
-
-        Raises:
-            TrainingError: if a state cannot be written; earlier ones are untouched.
+        killed leaves the one before. `config.keep_checkpoints` states are kept. `loop_state`, {name
+        of a number or float64 array: value}, is kept bit for bit for `restore`. Without `wait` the
+        state is written while training goes on; the next `save` and `close` wait for it. Raises
+        `TrainingError` if a state cannot be written; earlier ones are untouched.
         """
         assert self._checkpoints
 
@@ -251,7 +242,7 @@ class Engine(update.Differentiation, abc.ABC):
 
     @property
     def learning_rate(self) -> float:
-        """The rate of the last update, before any that of the first."""
+        """The rate of the last update; of the first update before there is any."""
         iterations = self.optimizer.iterations
         last = ops.convert_to_tensor(max(self.step - 1, 0), iterations.dtype)
         with keras.StatelessScope([(iterations, last)]):
@@ -267,14 +258,9 @@ class Engine(update.Differentiation, abc.ABC):
 
         The function returns the float64 sum of `batch_sums` over all batches of all processes,
         equal in each of them; a ValueError if there are none. It uses the current weights, or
-        within `averaged_weights` the averages.
-
-        Args:
-            batch_sums: written with `keras.ops`; compiled, and called with the model and a batch
-                (or a device's part of it) of prepared images.
-            make_dataset: of batches with an `image`; rows that only pad the last batch are for
-                `batch_sums` to leave out. Every process gets equally many batches.
-            prepare_images: applied to the images.
+        within `averaged_weights` the averages. `batch_sums`, written with `keras.ops`, is compiled
+        and called with the model and a batch (or a device's part of it) of prepared images; it
+        leaves out rows that only pad the last batch. Every process gets equally many batches.
         """
 
         def of_batch(batch):
@@ -315,11 +301,9 @@ class Engine(update.Differentiation, abc.ABC):
     def translated_errors(self, explain: Callable[[], str] = str) -> Iterator[None]:
         """Enters a context that raises the failures of the backend's runtime as `TrainingError`.
 
-        The message names the last step, the reason without the backend's stack of frames, and the
-        last good checkpoint; where another process may be lost, that all are to be started again.
-
-        Args:
-            explain: called after a failure; returns a sentence that is added to the reason, or "".
+        The message names the last step, the reason without the backend's stack of frames, a
+        sentence that `explain` may return, and the last good checkpoint; where another process may
+        be lost, it asks to start all of them again.
         """
         try:
             yield
@@ -336,10 +320,8 @@ class Engine(update.Differentiation, abc.ABC):
     def close(self) -> None:
         """Waits for a state that is being written, then leaves the other processes in order.
 
-        From now on they may end; the chief, on which they may depend, waits for them.
-
-        Raises:
-            TrainingError: if the state cannot be written.
+        From now on they may end; the chief, on which they may depend, waits for them. Raises
+        `TrainingError` if the state cannot be written.
         """
         try:
             if self._checkpoints:

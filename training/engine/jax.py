@@ -70,7 +70,7 @@ def state_sharding(mesh: Mesh, shape: Sequence[int]) -> NamedSharding:
     """Returns the layout of a weight, a moment or an average: its largest axis that divides.
 
     Scalars and vectors stay whole: they are a thousandth of a model, and gathering each would
-    take a message of its own.
+    take another message.
     """
     parts = mesh.shape["fsdp"]
     spec: list[str | None] = [None] * len(shape)
@@ -111,7 +111,7 @@ class ActivationLayout:
         self._layout = batch_sharding(mesh)
 
     def get_tensor_layout(self, path: str) -> NamedSharding:
-        """Returns the layout of a layer's output: that of a batch."""
+        """Returns the layout of a layer's output, which is a batch's."""
         return self._layout
 
     def get_variable_layout(self, variable: keras.Variable) -> None:
@@ -166,13 +166,13 @@ class DeviceBatches(Iterator[Batch]):
 class JaxEngine(Engine):
     """See `Engine`. Weights, moments and averages are arrays on the mesh, laid out by it.
 
-    The random numbers of a device are its part of those of the whole batch, without
+    A device draws the random numbers of its part of the global batch, without
     communication. The examples of a micro-batch are `accumulation_steps` apart, so that every
     device divides its own part of the batch.
 
     Attributes:
         mesh: all devices of all processes (`"sharded"`), or one device (`"one"`).
-        trained, fixed: the variables that updates change, and the others.
+        trained, fixed: the variables that updates change, and the rest.
         function: one update, compiled.
     """
 
@@ -336,7 +336,7 @@ class JaxEngine(Engine):
         variables = self.update.weights
         before = [variable.value for variable in variables]
         averages = [variable.value for variable in self.optimizer.averages]
-        # Evaluation goes on with what is divided.
+        # Evaluation reads the sharded arrays.
         self._evaluated = averages + before[len(averages) :]
         arrays = self._whole(self._evaluated)
         for variable, array in zip(variables, arrays, strict=True):

@@ -24,7 +24,7 @@ _LOOPBACK = ("localhost", "127.0.0.1")
 class Job(Watch):
     """The other processes of this process's job: watched while it runs, left at its end.
 
-    Serves a port at the address that it tells the others, and watches theirs. Waits `timeout`
+    Serves a port, tells the other processes its address, and watches their ports. Waits `timeout`
     seconds for an answer. `coordinator` is the host of process 0, "" where JAX detects it.
     """
 
@@ -48,7 +48,7 @@ class Job(Watch):
     def leave(self, together: bool) -> None:
         """Leaves the job, once all of it does so, or at once where this process alone fails.
 
-        Then the others hear of it, and end as well.
+        Then the other processes notice, and end as well.
         """
         self.stop()
         if not together:
@@ -67,7 +67,7 @@ def _wait_for_the_watch(signal_number):
 
 
 def join(config: ConfigDict) -> Job | None:
-    """Connects this process with the others; to be called before JAX looks for devices.
+    """Connects the processes of a job; call it before JAX looks for devices.
 
     `config.processes.coordinator` says how: "host:port" is where process 0 can be reached, with
     `config.processes.count` and `.index`; "auto" leaves all three to what JAX detects (a TPU
@@ -121,14 +121,14 @@ def _interface(host):
             address = server.getsockname()[0]
     except OSError:
         return "[::]"  # The name may be of a service, which forwards the port.
-    # A host's name in its own /etc/hosts may stand for an address that the others do not reach.
+    # In /etc/hosts a host's own name may be an address that other hosts do not reach.
     return address if host in _LOOPBACK or not address.startswith("127.") else "[::]"
 
 
 def _own_host(coordinator):
-    """Returns the address by which the others reach this host."""
+    """Returns the address by which the other processes reach this host."""
     try:
-        # The address from which this process would reach the others; nothing is sent.
+        # The address from which this process would reach other hosts; nothing is sent.
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((coordinator if coordinator in _LOOPBACK else "10.255.255.255", 1))
             return probe.getsockname()[0]

@@ -190,7 +190,7 @@ class TensorFlowEngine(Engine):
         if self.watch:
             self.watch.stop()
             if self.is_chief:
-                # The others report to the chief's server until they end.
+                # Other workers report to the chief's server until they end.
                 self.watch.wait_until_gone(5.0)
 
 

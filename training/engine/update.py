@@ -76,7 +76,7 @@ class Differentiation(Protocol):
         """
 
     def sum_over_replicas(self, arrays: list[Tensor]) -> list[Tensor]:
-        """Returns the sums of each replica's arrays, where each has its own."""
+        """Returns the sums of the replicas' arrays, where there are several replicas."""
         return arrays
 
 

@@ -80,7 +80,7 @@ def _in_store(folder):
 def list_images(paths: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
     """Returns the files among `paths` as they are, and of folders the images below, by name.
 
-    Paths may be of stores. A warning names what it leaves out of folders. Raises
+    Paths may be of stores. A warning names the files of folders that are left out. Raises
     `FileNotFoundError` if one of `paths` does not exist, and `ValueError` if there are no images
     below a folder, or it is a pipe or a device.
     """

@@ -11,7 +11,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-from keras_vit.files.hidden_folder import make_folder, writing
+from keras_vit.files.hidden_folder import fcntl, make_folder, writing
 
 from ..errors import TrainingError, UsageError
 from . import remote_stores
@@ -19,11 +19,6 @@ from .paths import any_path, is_remote, read_path
 
 if TYPE_CHECKING:
     from etils import epath
-
-try:
-    import fcntl
-except ImportError:  # Windows has no such locks
-    fcntl = None  # type: ignore[assignment]
 
 logger = logging.getLogger("keras_vit")
 
@@ -110,7 +105,7 @@ def _lock_in_store(folder):
     file, ended = folder / ".lock", threading.Event()
 
     def attempted(action, *arguments):
-        # The run's own uploads fail as well, and end it; a lock that stays goes stale.
+        # The run's uploads fail as well, and end it; a lock that stays goes stale.
         try:
             action(*arguments)
         except TrainingError as error:

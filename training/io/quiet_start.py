@@ -72,7 +72,7 @@ def quiet_start() -> Iterator[None]:
     Other lines are printed at the end, also after an error. For imports and the start of an
     interpreter alone: the file descriptor of the whole process is redirected.
     """
-    # TensorFlow logs as errors what is none, such as a processor without AVX-512.
+    # TensorFlow logs harmless facts as errors, such as a processor without AVX-512.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     stderr: Any = sys.__stderr__
     try:

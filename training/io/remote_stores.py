@@ -37,7 +37,7 @@ _SKIPPED = ("checkpoints/", "tensorboard/")
 
 def files_below(folder: "epath.Path") -> list[str]:
     """Returns the paths of the files below a remote folder but hidden ones, relative, sorted."""
-    # Asked for a folder, TensorFlow hides what is wrong with the file system.
+    # Asked whether a path is a folder, TensorFlow hides failures of the file system.
     return read_path(folder, lambda: sorted(_versions(folder)) if folder.exists() else [])
 
 
@@ -105,7 +105,7 @@ class FolderCopy:
                 self._sent[name] = size_and_time(self.path / name)
 
     def upload(self) -> None:
-        """Sends what is new or changed here, and removes there what was removed here.
+        """Sends new and changed files, and removes from the store what was removed here.
 
         `UsageError` and `TrainingError` name the folder where this copy stays.
         """
@@ -165,8 +165,8 @@ def fetched(address: "epath.Path", skip: tuple[str, ...] = ()) -> Iterator[pathl
 def local_options(options: argparse.Namespace, stores: Mapping[str, Store]) -> Iterator[None]:
     """Lets a command's options name, within the context, local copies of what is in a store.
 
-    What the command reads is fetched first; what it wrote is sent at the end, unless it failed.
-    `stores` are {option: "write", "change" or "keep"}; it reads the others.
+    Paths that the command reads are fetched first; paths that it wrote are sent at the end, unless
+    it failed. `stores` are {option: "write", "change" or "keep"}; it reads the other options.
     """
     before = dict(vars(options))
     with contextlib.ExitStack() as stack:

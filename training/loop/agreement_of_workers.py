@@ -65,7 +65,7 @@ def check_shared(engine: Engine, workdir: str | os.PathLike) -> None:
 
 
 def acquire(engine: Engine, directory: RunDirectory) -> None:
-    """Acquires the run directory in the chief, on which all others rely."""
+    """Acquires the run directory in the chief, on which the other processes rely."""
     refusal = ""
     if engine.is_chief:
         try:

@@ -1,4 +1,4 @@
-"""The loop's own state, which a checkpoint holds by name beside weights and optimizer."""
+"""The loop's state, which a checkpoint holds by name beside weights and optimizer."""
 
 from collections.abc import Mapping
 from typing import Any

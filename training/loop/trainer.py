@@ -197,7 +197,7 @@ class _Run:
                 due = [each for each in self.evaluators if self._is_due(each.every_steps)]
                 if due or self._is_due(config.log_every_steps):
                     metrics = self._summary(progress.images_per_second()) | self._evaluate(due)
-                    # If these have ended the run, the others are due as well.
+                    # If these have ended the run, the other evaluators are due as well.
                     late = [each for each in self.evaluators if self._is_due(each.every_steps)]
                     metrics |= self._evaluate([each for each in late if each not in due])
                     progress.log(metrics)

@@ -56,7 +56,7 @@ def run_study(
     *,
     seeds: Sequence[int] = (0,),
 ) -> list[Score]:
-    """Runs every cell with every seed, or what is left of it after an interruption.
+    """Runs every cell with every seed; after an interruption, the rest.
 
     `configs` are {cell: config}, the user's changes applied, and `datasets` {name: data set}, open,
     of all of them. `workdir` gets a run directory CELL/seed_SEED for each. Raises `Diverged` if a
@@ -137,7 +137,7 @@ def _finished_config(config, study, seed, num_examples):
 
 
 def _score(file, config, few_shot_task):
-    """Returns what is measured of a trained model itself."""
+    """Returns the fields of a `Score` that are measured on a trained model."""
     with local_file(file) as copy:
         model = load_model(copy).model
     found = few_shot.evaluate(

@@ -88,7 +88,7 @@ def transfer(
     seeds: Sequence[int],
     development: tuple[str, str],
 ) -> Transfer:
-    """Runs the protocol, or what is left of it after an interruption.
+    """Runs the protocol; after an interruption, the rest of it.
 
     Args:
         config: of the final runs: `train_split` is the whole training set, `eval_split` the test.
@@ -162,7 +162,7 @@ def choose_rate(scores: Sequence[Mapping[float, RunResult]]) -> float:
 def score_further_test_sets(
     config: ConfigDict, workdir: pathlib.Path, test_sets: Sequence[Dataset], seeds: Sequence[int]
 ) -> dict[str, list[float]]:
-    """Scores the runs of `transfer`, of the same arguments, on those of `FURTHER_TEST_SETS`.
+    """Scores the runs of `transfer`, of the same arguments, on some of `FURTHER_TEST_SETS`.
 
     Returns {data set: top-1 accuracies in percent, one per seed}.
     """

@@ -30,12 +30,12 @@ from ..reporting.metrics_csv import read_metrics
 from ..tasks import COUNT, LOSS, Task, task_of
 
 RESULT = "result.json"
-# Files of a run that it would go on from, or that say what it trained.
+# Files from which a run would go on, or that describe it.
 _WRITTEN = re.compile(r"config\.json|metrics\.csv|(model|best)\.keras|report\.html|evaluation\.npz")
 # The digest of the weights that all runs of a protocol begin from.
 _BEGUN: contextvars.ContextVar[str] = contextvars.ContextVar("begun", default="")
 
-# Each run traces its own functions, of which TensorFlow warns as of retracing.
+# Each run traces new functions, which TensorFlow takes for retracing and warns of.
 logging.getLogger("tensorflow").addFilter(
     lambda record: "tf.function retracing" not in record.getMessage()
 )
@@ -167,8 +167,8 @@ def computed_once(
 ) -> dict:
     """Returns the JSON of `file`, which is what `compute` returns where there is none yet.
 
-    Where `data` identifies what it is computed from, it is computed again from other data. Raises
-    ValueError if the file is damaged.
+    It is computed again where `data`, which identifies its source, has changed. Raises ValueError
+    if the file is damaged.
     """
     if not read_path(file, file.exists):
         made = compute() | ({} if data is None else {"made_from": list(data)})

@@ -26,7 +26,7 @@ DEVELOPMENT = ("train800", "val200")
 ALL = "VTAB (19 tasks)"
 _GROUPS = {**VTAB_GROUPS, ALL: VTAB_TASKS}
 _UPSTREAM = {"jft": "JFT", "imagenet21k": "I21k"}
-# {"ViT-H/14 (JFT)": {task: its accuracy, as that of one run}}
+# {"ViT-H/14 (JFT)": {task: [its accuracy]}}, as of one run.
 _PUBLISHED: dict[str, dict[str, Sequence[float]]] = {
     f"{model} ({_UPSTREAM[upstream]})": {task: [accuracy] for task, accuracy in row.items()}
     for (model, upstream), row in TABLE_9.items()
@@ -104,7 +104,7 @@ def run(
     seeds: Sequence[int],
     one_rate: bool = False,
 ) -> Table:
-    """Trains and scores the tasks, or what is left of them, and returns the table of all.
+    """Trains and scores the tasks that are left, and returns the table of all.
 
     `vtab.md`, `vtab.csv` and `vtab.png` are written anew after every task. Each task comes with the
     config of its final runs and its open data set, and gets a directory in `workdir`. Several

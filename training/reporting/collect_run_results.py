@@ -104,7 +104,7 @@ def _results(source, config, dataset):
 
 
 def _files(run):
-    """Returns the paths in the run of what it and its exports wrote, those of folders with a /."""
+    """Returns the paths of what a run and its exports wrote; folders end with a /."""
     found = []
     for path in sorted(run.rglob("*")):
         name = path.relative_to(run)
@@ -118,7 +118,7 @@ def _files(run):
 
 
 def _short_name(dataset):
-    """Returns the name of a data set, of photos that of their folder or table alone."""
+    """Returns the name of a data set; of photos, the last part of their folder or table."""
     kind, _, path = dataset.partition(":")
     return pathlib.PurePath(path).name or dataset if kind in ("folder", "csv") else dataset
 

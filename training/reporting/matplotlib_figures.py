@@ -1,4 +1,4 @@
-"""Figures of matplotlib as files, and those of section 4.5 for a model and images."""
+"""Figures of matplotlib as files, and the pictures of section 4.5 for a model and images."""
 
 import os
 import pathlib

@@ -6,6 +6,7 @@ compiling, and an `error` or what is found of the program: `flops`, `bytes` that
 counts, those of its `arguments` and `temporaries`, and its `collectives`.
 """
 
+import pathlib
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -154,9 +155,7 @@ def stablehlo(file: str, topology: str, replicas: int) -> tuple[dict[str, Any], 
         device_assignment=np.array([[device.id] for device in devices]),
     )
     with mlir.make_ir_context():
-        with open(file, "rb") as stream:
-            module = ir.Module.parse(stream.read())
-        copies = []
+        module, copies = ir.Module.parse(pathlib.Path(file).read_bytes()), []
 
         def collect(operation):
             if operation.operation.name == "mhlo.copy":

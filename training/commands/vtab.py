@@ -84,8 +84,7 @@ def _choose_tasks(names):
     """Returns the tasks of these names, by the registry's or the paper's, in Table 9's order."""
     if names is None:
         return list(TASKS)
-    unknown = {*names} - {name for task in TASKS for name in (task.name, task.title)}
-    if unknown:
+    if unknown := {*names} - {name for task in TASKS for name in (task.name, task.title)}:
         raise ValueError(
             f"Expected names of VTAB tasks: {', '.join(task.name for task in TASKS)}. "
             f"Received: {', '.join(sorted(unknown))}"

@@ -87,8 +87,7 @@ def _from_scratch(config):
 
 
 def _fine_tuning(config, model):
-    row = published(model)
-    if row:
+    if row := published(model):
         architecture, config.checkpoint = {"name": row.model, **row.arguments}, model
     else:
         architecture, config.checkpoint = finetune.architecture_of(model)

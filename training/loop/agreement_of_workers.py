@@ -72,8 +72,7 @@ def acquire(engine: Engine, directory: RunDirectory) -> None:
             directory.acquire()
         except (UsageError, OSError) as error:
             refusal = str(error)
-    message = "".join(engine.gather(refusal))
-    if message:
+    if message := "".join(engine.gather(refusal)):
         raise Disagreement(message)
 
 

@@ -144,8 +144,7 @@ class RunDirectory:
             return
         config, before = self.config, {**self.before}
         data_before = before.pop("data")
-        changes = schema.differences(before, json.loads(schema.to_json(config)))
-        if changes:
+        if changes := schema.differences(before, json.loads(schema.to_json(config))):
             message = (
                 f"{self.address} holds a run of another config ({'; '.join(changes)}). "
                 "Use another --workdir, or the values of its config.json to resume it."

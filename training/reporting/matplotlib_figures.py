@@ -57,8 +57,7 @@ def write_analysis(
         pictures["reconstruction"] = lambda: _reconstruction(model, images, shown)
     written, left_out = [], {}
     for name, draw in pictures.items():
-        reason = _why_not(name, encoder, images)
-        if reason:
+        if reason := _why_not(name, encoder, images):
             left_out[name] = reason
             continue
         figure, table = draw()

@@ -25,7 +25,7 @@ def test_one_package_is_installed_with_all_its_files(installed):
     names = {path.name for path in installed.iterdir() if path.suffix != ".dist-info"}
     assert names == {"keras_vit", "bin"}
     pages = ("export/web/page/index.html", "training/reporting/page/page.html")
-    for name in ("py.typed", "imagenet_classes.txt", *pages):
+    for name in ("py.typed", "photos/imagenet_classes.txt", *pages):
         assert (installed / "keras_vit" / name).is_file()
 
 

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from keras_vit.checkpoints.save_npz import require_finite
+from keras_vit.checkpoints.save import require_finite
 from keras_vit.models import AxialResNet, ResNetV2, VisionTransformer
 from keras_vit.models.image_model import ACTIVATIONS, ImageModel, activation_name
 from keras_vit.models.inner_layers import inner_layers, require_unquantized

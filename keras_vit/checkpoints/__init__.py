@@ -5,27 +5,27 @@ from typing import TYPE_CHECKING
 from keras_vit.lazy_imports import import_when_used
 
 if TYPE_CHECKING:
-    from keras_vit.checkpoints.download import DownloadError, cache_directory, find_checkpoint
-    from keras_vit.checkpoints.load_into_model import load_checkpoint, load_weights
-    from keras_vit.checkpoints.npz_and_safetensors import CheckpointError
-    from keras_vit.checkpoints.npz_file_layouts import BiTLayout, Layout
+    from keras_vit.checkpoints.download import cache_directory, find_checkpoint
+    from keras_vit.checkpoints.errors import CheckpointError, DownloadError
+    from keras_vit.checkpoints.load import load_checkpoint, load_weights
+    from keras_vit.checkpoints.npz_layouts import BiTLayout, Layout
     from keras_vit.checkpoints.published_weights import list_weights, published
-    from keras_vit.checkpoints.save_npz import save_checkpoint
+    from keras_vit.checkpoints.save import save_checkpoint
 
 __getattr__ = import_when_used(
     "keras_vit.checkpoints",
     {
-        "BiTLayout": ".npz_file_layouts",
-        "CheckpointError": ".npz_and_safetensors",
-        "DownloadError": ".download",
-        "Layout": ".npz_file_layouts",
+        "BiTLayout": ".npz_layouts",
+        "CheckpointError": ".errors",
+        "DownloadError": ".errors",
+        "Layout": ".npz_layouts",
         "cache_directory": ".download",
         "find_checkpoint": ".download",
         "list_weights": ".published_weights",
-        "load_checkpoint": ".load_into_model",
-        "load_weights": ".load_into_model",
+        "load_checkpoint": ".load",
+        "load_weights": ".load",
         "published": ".published_weights",
-        "save_checkpoint": ".save_npz",
+        "save_checkpoint": ".save",
     },
 )
 

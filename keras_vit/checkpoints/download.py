@@ -11,14 +11,11 @@ from pathlib import Path
 
 import keras
 
+from keras_vit.checkpoints.errors import DownloadError
 from keras_vit.checkpoints.published_weights import TABLE, canonical_name, url_of
 from keras_vit.files.hidden_folder import fcntl, make_folder, writing
 
 CHUNK = 1 << 20
-
-
-class DownloadError(OSError):
-    """A checkpoint could not be downloaded."""
 
 
 def cache_directory() -> Path:

@@ -19,6 +19,7 @@ from keras_vit.models.resnets import ResNetV2
 from keras_vit.models.vision_transformer import VisionTransformer
 
 POSITION_TABLE = "Transformer/posembed_input/pos_embedding"
+BLOCK = re.compile(r"Transformer/encoderblock_(\d+)/(.+)")
 
 # The attributes of layers that are weights.
 _ATTRIBUTES = ("token", "registers", "probe", "embedding", "columns", "rows", "first")

@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.checkpoints import CheckpointError, load_into_model, load_weights
+from keras_vit.checkpoints import CheckpointError, library_configs, load_weights
 from tests.keras_vit.small import edited, make_vit, positions_of, to_numpy
+
+FIND = "keras_vit.checkpoints.load.find_checkpoint"
 
 
 def refuse(model, path, load=keras_vit.load_checkpoint, **arguments):
@@ -68,7 +70,7 @@ def test_a_table_without_a_stated_grid(saved, monkeypatch, caplog):
         keras_vit.load_checkpoint(model, path)
     np.testing.assert_array_equal(positions_of(model), table)
     # Published files have a square grid, and callers know theirs.
-    monkeypatch.setattr(load_into_model, "find_checkpoint", lambda name: path)
+    monkeypatch.setattr(FIND, lambda name: path)
     for name, grid in (("imagenet21k/ViT-B_16", None), (path, (4, 4))):
         keras_vit.load_checkpoint(model, name, position_grid=grid)
         square, resized = table[0, 1:].reshape(4, 4, 16), positions_of(model)[0, 1:]
@@ -169,7 +171,7 @@ def load_beside(cases, build_case, write_case, tmp_path, monkeypatch):
         path = write_case(cases[case], tmp_path)
         arguments = HALF if config is not None and name == "config.json" else {}
         if config is None:
-            monkeypatch.setattr(load_into_model, "find_checkpoint", lambda name, file=path: file)
+            monkeypatch.setattr(FIND, lambda name, file=path: file)
             path = "timm/deit_tiny_patch16_224.fb_in1k"
         else:
             (tmp_path / name).write_text(json.dumps(config))
@@ -229,7 +231,7 @@ def test_another_pooling_and_another_place_of_positions_are_told(load_beside, tm
     with pytest.warns(UserWarning, match="asks for position_embedding='none'"):
         keras_vit.load_checkpoint(make_vit(position_embedding="sincos_2d"), tmp_path / "none.keras")
     without = CONFIGS["timm"] | {"model_args": {"pos_embed": "none"}}
-    assert load_into_model._of_config(without)["position_embedding"] == "none"
+    assert library_configs.stated_arguments(without)["position_embedding"] == "none"
 
 
 def test_the_head_of_a_keras_file_brings_its_classes(tmp_path):

@@ -4,7 +4,7 @@ import zlib
 import pytest
 
 import keras_vit
-from keras_vit.checkpoints import find_checkpoint, load_into_model
+from keras_vit.checkpoints import find_checkpoint
 from keras_vit.checkpoints import published_weights as listed
 
 BUCKET = "https://storage.googleapis.com"
@@ -127,7 +127,8 @@ def test_a_published_head_brings_its_names(tmp_path, monkeypatch):
     small = {"image_size": 32, "num_layers": 1}
     whole = keras_vit.create_model("ViT-Ti/32", num_classes=1000, **small)
     keras_vit.save_checkpoint(whole, tmp_path / "whole.npz")
-    monkeypatch.setattr(load_into_model, "find_checkpoint", lambda name: tmp_path / "whole.npz")
+    find = "keras_vit.checkpoints.load.find_checkpoint"
+    monkeypatch.setattr(find, lambda name: tmp_path / "whole.npz")
     published = "augreg/Ti_16-imagenet2012"
     model = keras_vit.create_model("ViT-Ti/32", weights=published, **small)
     assert model.class_names[1] == "goldfish"

@@ -5,8 +5,9 @@ import pytest
 
 import keras_vit
 from keras_vit.checkpoints import CheckpointError
-from keras_vit.checkpoints import resized_positions_and_patches as resized
-from keras_vit.checkpoints.pytorch_layouts import HuggingFaceDINOv2Layout, HuggingFaceLayout
+from keras_vit.checkpoints import resize_positions as resized
+from keras_vit.checkpoints.patch_embedding import resize_kernel
+from keras_vit.checkpoints.torch_layouts import HUGGING_FACE_DINOV2, HUGGING_FACE_VIT
 from keras_vit.interpolation import half_pixel_weights
 from tests.keras_vit.small import make_vit, to_numpy
 
@@ -39,9 +40,9 @@ def test_scipys_zoom_where_that_is_right(source):
 @pytest.mark.parametrize("flexible", [False, True])
 def test_same_size_is_the_same_bits_and_constants_stay(flexible):
     grid = np.random.default_rng(0).standard_normal((7, 9, 4)).astype("float32")
-    assert resized.resize_grid(grid, 7, 9, flexible).tobytes() == grid.tobytes()
+    assert resized.resize_grid(grid, 7, 9, flexible=flexible).tobytes() == grid.tobytes()
     for size in ((5, 5), (15, 15), (4, 9)):
-        constant = resized.resize_grid(np.ones_like(grid), *size, flexible)
+        constant = resized.resize_grid(np.ones_like(grid), *size, flexible=flexible)
         np.testing.assert_allclose(constant, 1, rtol=1e-6)
 
 
@@ -77,8 +78,8 @@ def test_grid_of_a_table(entries, class_token, grid_size, stated, class_entry, e
     [
         *((entries, None, None, "position_grid") for entries in (0, 13, 195)),
         (197, (3, 3), None, "3 rows and 3 columns"),
-        (16, None, HuggingFaceLayout.class_entry, "4 columns, with a class token"),
-        (16, None, HuggingFaceDINOv2Layout.class_entry, "4 columns, with a class token"),
+        (16, None, HUGGING_FACE_VIT.class_entry, "4 columns, with a class token"),
+        (16, None, HUGGING_FACE_DINOV2.class_entry, "4 columns, with a class token"),
     ],
 )
 def test_a_table_without_grid(entries, stated, class_entry, message):
@@ -109,7 +110,7 @@ def test_grown_patches_have_the_same_embeddings():
     rng = np.random.default_rng(1)
     patch, kernel = rng.standard_normal((8, 6, 3)), rng.standard_normal((8, 6, 3, 5))
     grown = np.einsum("rs,ct,sti->rci", by_row, by_column, patch)
-    found = np.einsum("rci,rcio->o", grown, resized.resize_kernel(kernel, 13, 9))
+    found = np.einsum("rci,rcio->o", grown, resize_kernel(kernel, 13, 9))
     np.testing.assert_allclose(found, np.einsum("sti,stio->o", patch, kernel))
 
 

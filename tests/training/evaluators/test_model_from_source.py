@@ -60,7 +60,7 @@ def test_a_checkpoint_needs_its_models_name_unless_published(shallow, tmp_path, 
         load_model(file, name="ViT-Ti/32", num_classes=4, image_size=32)
     keras_vit.save_checkpoint(keras_vit.create_model("ViT-Ti/16", image_size=32), file)
     files = {"augreg/Ti_16-imagenet2012": file}
-    monkeypatch.setattr("keras_vit.checkpoints.load_into_model.find_checkpoint", files.__getitem__)
+    monkeypatch.setattr("keras_vit.checkpoints.load.find_checkpoint", files.__getitem__)
     source = load_model("augreg/Ti_16-imagenet2012", image_size=32)
     assert source.class_names[:2] == ["tench", "goldfish"]
     assert source.model.arguments["num_classes"] == 1000 and source.image_size == (32, 32)

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from safetensors.numpy import save_file
 
-from keras_vit.checkpoints.pytorch_layouts import TABLE, TimmLayout
+from keras_vit.checkpoints.torch_layouts import TIMM
 from keras_vit.checkpoints.weights_of_model import weights_of
 from keras_vit.training import data
 from keras_vit.training.data.tf_data_batches import eval_dataset
@@ -125,7 +125,7 @@ def test_start_from_a_checkpoint(run, tiny, tmp_path):
             with pytest.raises(UsageError, match=r"classes of the head .* 0, 1, .*: 9, 8, "):
                 build_model(config, num_classes=len(names), class_names=[*names])
     # A folder of timm's, of the same classes.
-    layout = TimmLayout(modules={**TABLE, "head": "head"}, classified=True)
+    layout = TIMM
     arrays = layout.file_arrays(weights_of(kept))
     arrays = {array.name: np.zeros(array.shape, "float32") for array in arrays}
     save_file(arrays, tmp_path / "model.safetensors")

@@ -120,10 +120,10 @@ def test_other_orders_in_memory_are_the_same_arrays(stored, saved, tmp_path):
 
 
 def test_a_stated_grid_tells_whether_a_table_has_a_class_token():
-    assert Layout.detect({"head/kernel": (2, 3)}) is None
+    assert Layout().detect({"head/kernel": (2, 3)}) is None
     shapes = {"cls": (1, 1, 8), POSITION_TABLE: (1, 16, 8), "Transformer/encoder_norm/scale": (8,)}
-    assert Layout.detect(shapes) == Layout(class_position=False)
-    assert Layout.detect(shapes, grid=(3, 5)) == Layout()
+    assert Layout().detect(shapes) == Layout(class_position=False)
+    assert Layout().detect(shapes, grid=(3, 5)) == Layout()
 
 
 def test_counters_of_bits_names_are_ignored_and_kept_and_its_head_is_skipped(tmp_path):

@@ -6,11 +6,13 @@ import json
 import ml_dtypes
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
+import keras_vit
 from keras_vit.checkpoints import CheckpointError, load_weights
-from keras_vit.checkpoints.npz_and_safetensors import open_source
-from tests.keras_vit.small import assert_logits, forward, positions_of, to_numpy
+from keras_vit.checkpoints.array_files import read_arrays
+from keras_vit.checkpoints.torch_layouts import HUGGING_FACE_DINOV2, TIMM, TORCH_LAYOUTS
+from tests.keras_vit.small import assert_logits, assert_same, forward, positions_of, to_numpy
 
 DINOV2 = {"hf_dinov2": "dinov2.", "hf_dinov2_registers": "dinov2_with_registers."}
 RENAMED = {f"attention.attention.{n}": f"attention.{n[0]}_proj" for n in ("query", "key", "value")}
@@ -106,7 +108,7 @@ def test_a_folder_with_an_adapter_is_refused_also_beside_its_base(cases, golden,
     (tmp_path / "adapter_config.json").write_text("{}")
     load("hf", golden.checkpoint(cases["hf"]))
     with pytest.raises(CheckpointError, match=r"holds an adapter.*merge_and_unload"):
-        open_source(tmp_path)
+        read_arrays(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -227,6 +229,59 @@ def test_poolings_of_another_kind_are_refused(cases, golden, load):
     assert 'classifier="gap"' in str(refused("hf_siglip_classifier", "map"))
 
 
+LAYOUT_OF_CASE = {
+    "hf": "Hugging Face's safetensors",
+    **dict.fromkeys(DINOV2, "Hugging Face's DINOv2 safetensors"),
+    **dict.fromkeys(("hf_siglip", "hf_siglip_classifier"), "Hugging Face's SigLIP safetensors"),
+    **dict.fromkeys(("timm", "deit", "deit3", "dinov2", "siglip"), TIMM.title),
+}
+
+
+def test_every_layout_is_written():
+    assert {layout.title for layout in TORCH_LAYOUTS} == {*LAYOUT_OF_CASE.values()}
+
+
+@pytest.mark.parametrize("name", LAYOUT_OF_CASE)
+def test_files_are_written_back(name, cases, golden, build_case, tmp_path):
+    """Bit for bit, but for LayerScale, which was folded, and a class token's position."""
+    half, arrays = {"mean": 0.5, "std": 0.5}, golden.checkpoint(cases[name])
+    save_file(arrays, tmp_path / "a.safetensors")
+    model, other = build_case(cases[name]), build_case(cases[name])
+    keras_vit.load_checkpoint(model, tmp_path / "a.safetensors", **half)
+    layout = model.checkpoint_layout
+    assert layout.title == LAYOUT_OF_CASE[name]
+    keras_vit.save_checkpoint(model, tmp_path / "b.safetensors", layout)
+    keras_vit.load_checkpoint(other, tmp_path / "b.safetensors", **half)
+    assert_same(model, other)
+    assert other.checkpoint_layout == layout
+    written = load_file(tmp_path / "b.safetensors")
+    scales = {n for n in arrays if n.endswith(("lambda1", "gamma"))}
+    folded = {f"{n.rsplit('.', 2)[0]}.{p}" for n in scales for p in ("attn.proj", "mlp.fc2")}
+    folded |= {n.replace("attn.proj", "attention.output.dense") for n in folded}
+    expected = {n for n in arrays if layout.owns(n)} - (scales if layout == TIMM else set())
+    assert written.keys() == expected
+    for array in expected - (scales if layout.title == HUGGING_FACE_DINOV2.title else set()):
+        if array.rpartition(".")[0] in folded:
+            continue
+        value = arrays[array]
+        if array == "pos_embed" and written[array].shape != value.shape:
+            assert not written[array][:, 0].any()
+            written[array] = written[array][:, 1:]
+        assert written[array].dtype == value.dtype and written[array].shape == value.shape, array
+        assert written[array].tobytes() == value.tobytes(), array
+    assert all((written[n] == 1).all() for n in scales & written.keys())
+
+
+def test_models_that_a_layout_cannot_hold_are_not_written(build_case, cases, tmp_path):
+    model = build_case(cases["hf"], position_embedding="relative")
+    for layout in TORCH_LAYOUTS:
+        with pytest.raises(CheckpointError, match=f"{layout.title} has no place for the model's"):
+            keras_vit.save_checkpoint(model, tmp_path / "a.safetensors", layout)
+    with pytest.raises(ValueError, match=r"a\.safetensors.* Pass layout="):
+        keras_vit.save_checkpoint(model, tmp_path / "a.safetensors")
+    assert not [*tmp_path.iterdir()]
+
+
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64])
 def test_other_floating_point_types(dtype, cases, golden, load):
     arrays = {n: a.astype(dtype) for n, a in golden.checkpoint(cases["timm"]).items()}
@@ -253,8 +308,10 @@ def test_what_pretraining_alone_needs_is_left_and_other_arrays_are_not(cases, go
     arrays = golden.checkpoint(cases["dinov2"])
     load("dinov2", {**arrays, "mask_token": np.ones((1, 48), "float32")})
     # A scale of no layer, and the token of a distillation.
-    for name in ("blocks.2.ls1.gamma", "dist_token"):
+    for name in ("blocks.3.ls1.gamma", "dist_token"):
         assert refuse(load, "dinov2", {**arrays, name: np.ones(1, "float32")}).left_over == (name,)
+    name = "blocks.2.ls1.gamma"
+    assert refuse(load, "dinov2", {**arrays, name: np.ones(1, "float32")}).mis_shaped == (name,)
 
 
 @pytest.mark.parametrize(("case", "mark"), [("dinov2", "ls2.gamma"), ("hf_dinov2", "lambda1")])
@@ -288,4 +345,4 @@ def test_the_grid_of_a_configuration(config, expected, tmp_path):
     arrays[config.get("prefix", "") + "patch_embed.proj.weight"] = np.zeros((8, 3, 4, 4))
     save_file(arrays, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps(config))
-    assert open_source(tmp_path / "model.safetensors").grid == expected
+    assert read_arrays(tmp_path / "model.safetensors").grid == expected

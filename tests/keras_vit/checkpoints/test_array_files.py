@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.checkpoints import CheckpointError, npz_file_layouts
+from keras_vit.checkpoints import CheckpointError, layout
 from tests.keras_vit.small import assert_same, forward, make_images, make_vit
 
 
@@ -133,7 +133,7 @@ def test_compressed_archives_of_any_name_are_read(saved, tmp_path):
 def test_file_appears_only_when_complete_and_else_the_earlier_one_stays(tmp_path, monkeypatch):
     path = tmp_path / "model.npz"
     path.write_bytes(b"before")
-    monkeypatch.setattr(npz_file_layouts.Layout, "pack", Mock(side_effect=OSError("no space")))
+    monkeypatch.setattr(layout.FileArray, "pack", Mock(side_effect=OSError("no space")))
     with pytest.raises(OSError, match="no space"):
         keras_vit.save_checkpoint(make_vit(), path)
     assert path.read_bytes() == b"before"

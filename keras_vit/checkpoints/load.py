@@ -1,38 +1,36 @@
 """Strict loading of published checkpoints."""
 
-import inspect
 import math
 import os
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import numpy as np
 
-from keras_vit.checkpoints import resized_positions_and_patches as resized
+from keras_vit.checkpoints.array_files import ADAPTER, OF_HEAD, STATED, Contents, read_arrays
 from keras_vit.checkpoints.download import find_checkpoint
-from keras_vit.checkpoints.npz_and_safetensors import (
-    ADAPTER,
-    OF_HEAD,
-    STATED,
-    CheckpointError,
-    Grid,
-    Source,
-    open_source,
-    some,
+from keras_vit.checkpoints.errors import CheckpointError, some
+from keras_vit.checkpoints.layout import FileArray, FileLayout, Grid
+from keras_vit.checkpoints.library_configs import (
+    MODEL_TYPES,
+    arguments_of_model,
+    stated_arguments,
+    stated_normalization,
 )
-from keras_vit.checkpoints.npz_file_layouts import BiTLayout, FileArray, FileLayout, Layout
+from keras_vit.checkpoints.npz_layouts import BiTLayout, Layout
+from keras_vit.checkpoints.patch_embedding import convert_patches
 from keras_vit.checkpoints.published_weights import PERMISSIVE, published, published_classifier
-from keras_vit.checkpoints.pytorch_layouts import TORCH_FORMATS, TorchLayout
+from keras_vit.checkpoints.resize_positions import resize_grid, resize_table, square_grid
+from keras_vit.checkpoints.torch_layouts import TORCH_LAYOUTS, TorchLayout
 from keras_vit.checkpoints.weights_of_model import weights_of
 from keras_vit.models.inner_layers import require_unquantized
-from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.photos.imagenet_classes import imagenet_classes
-from keras_vit.variants import TIMM_NAMES, arguments_of
 
+LAYOUTS = (Layout(), BiTLayout(), *TORCH_LAYOUTS)
 # Names of arrays that no model here has a place for, and why.
 _REFUSED = {
     r"lora_|\.base_layer\.": ADAPTER,
@@ -42,24 +40,16 @@ _REFUSED = {
 }
 # Keys of a configuration that turn off the biases of these parts of every block.
 _BIASES = {"qkv_bias": "query|key|value", "proj_bias": "out|Dense_0|Dense_1"}
-# Hugging Face's architectures that models here are.
-_MODEL_TYPES = ("vit", "dinov2", "dinov2_with_registers", "siglip", "siglip_vision_model")
-FORMATS = (Layout, BiTLayout, *TORCH_FORMATS)
 # The parts after the encoder.
 _OPTIONAL = ("head", "pre_logits")
 _HEADS = {"head/kernel", "resnet/head/conv2d/kernel"}
-# Names of Hugging Face and of timm.
-_GELU = {"gelu": "erf", "gelu_erf": "erf", "gelu_python": "erf"}
-_GELU |= dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_tanh"), "tanh")
 _POOLING = {"token": "token", "avg": "gap", "map": "map"}  # timm's
-_HUGGING_FACE_NAMES = {"num_heads": "num_attention_heads", "layer_norm_epsilon": "layer_norm_eps"}
-_DEFAULTS = {n: p.default for n, p in inspect.signature(VisionTransformer).parameters.items()}
 
 
 class _File(NamedTuple):
-    """A file as that of a plain model of a model's images, and how its positions are resized."""
+    """A file that is compared with a model, and how its positions are resized."""
 
-    source: Source
+    contents: Contents
     layout: FileLayout
     arrays: list[FileArray]
     grid: Grid | None
@@ -68,10 +58,8 @@ class _File(NamedTuple):
     is_published: bool
 
     def is_in(self, parts: Sequence[str], *names: str) -> bool:
-        """Returns whether an array is one of the `parts`, or inside of a module of them."""
-        spelled = [each for part in parts for each in self.layout.spellings(part)]
-        inside = tuple(f"{each}{mark}" for each in spelled for mark in "/.")
-        return any(name in spelled or name.startswith(inside) for name in names)
+        """Tells whether any array is one of the `parts`, or inside of a module of them."""
+        return any(self.layout.is_in(part, *names) for part in parts)
 
 
 def load_checkpoint(
@@ -88,7 +76,7 @@ def load_checkpoint(
     Reads the .npz files of the original (both generations of names), of AugReg, of big_vision and
     of BiT, the safetensors of Hugging Face and of timm, and models saved with `model.save`. The
     format is recognized from the arrays' names. Position embeddings of another image size are
-    resized, corners aligned, by `keras_vit.checkpoints.resized_positions_and_patches`. A prefix
+    resized, corners aligned, by `keras_vit.checkpoints.resize_positions`. A prefix
     that all names have is taken off. With a head come the class names and the activation that a
     `.keras` file or a config.json states.
 
@@ -106,7 +94,7 @@ def load_checkpoint(
             folds the difference into its patch embedding. One number is that of all colors.
         std: as `mean`.
         flexible: bool, whether a patch kernel of another size is resized, and positions with it,
-            as FlexiViT does: `keras_vit.checkpoints.resized_positions_and_patches.resize_kernel`.
+            as FlexiViT does: `keras_vit.checkpoints.patch_embedding.resize_kernel`.
 
     Raises:
         FileNotFoundError: if there is no such file, nor such a name.
@@ -151,10 +139,9 @@ def load_weights(model: keras.Model, path: str | os.PathLike) -> None:
             its config.json or preprocessor_config.json beside it.
     """
     file = _open(model, path)
-    skip = []
+    skip, shapes = [], file.contents.shapes
     for part in _OPTIONAL:
-        mine = [array for array in file.arrays if file.is_in((part,), *array.names)]
-        shapes = file.source.shapes
+        mine = [array for array in file.arrays if file.layout.is_in(part, *array.names)]
         fits = mine and all(shapes.get(a.name) == tuple(a.shape) for a in mine)
         if not fits and (part == "head" or not mine):
             skip.append(part)
@@ -163,7 +150,7 @@ def load_weights(model: keras.Model, path: str | os.PathLike) -> None:
 
 def _open(model, path, position_grid=None, mean=None, std=None, flexible=False):
     row, is_published = published(path), not Path(path).exists()
-    source = open_source(find_checkpoint(path))
+    contents = read_arrays(find_checkpoint(path))
     if row:
         if row.license not in PERMISSIVE:
             warnings.warn(
@@ -174,60 +161,84 @@ def _open(model, path, position_grid=None, mean=None, std=None, flexible=False):
         if mean is None and std is None:
             mean, std = row.mean, row.std
         flexible = flexible or row.flexible
-    grid = position_grid or source.grid
-    layout = _layout_of(source, grid)
+    grid = position_grid or contents.grid
+    layout = _layout_of(contents, grid)
     require_unquantized(model)
     weights = weights_of(model)
-    _compare_stated_arguments(model, source, row, layout)
-    layout.fold(source)
+    stated = stated_arguments(contents.config)
+    _compare_stated_arguments(model, contents, row, layout, stated)
     normalization = None
     if isinstance(layout, TorchLayout):
-        normalization = resized.normalization_of(source, mean, std)
+        normalization = stated_normalization(contents.path, contents.config, mean, std)
     elif mean is not None or std is not None:
         raise CheckpointError(
-            f"`mean` and `std` are of safetensors files; {source.path} has the names of "
+            f"`mean` and `std` are of safetensors files; {contents.path} has the names of "
             f"{layout.title}, whose models take [-1, 1]. Leave them out. Nothing was loaded."
         )
-    resized.convert_patches(source, layout, model, normalization, flexible)
-    arrays, stated = layout.file_arrays(weights), _of_config(source.config)
+    file = _File(contents, layout, layout.file_arrays(weights), grid, flexible, is_published)
+    _convert_patches(file, model, normalization)
     absent = "|".join(parts for key, parts in _BIASES.items() if stated.get(key) is False)
-    for array in arrays:
+    for array in file.arrays:
         if absent and re.fullmatch(rf"Transformer/.*/({absent})/bias", array.names[1]):
-            source.arrays.setdefault(array.name, np.zeros(array.shape, np.float32))
-    return _File(source, layout, arrays, grid, flexible, is_published)
+            contents.arrays.setdefault(array.name, np.zeros(array.shape, np.float32))
+    return file
 
 
-def _layout_of(source, grid):
+def _convert_patches(file, model, normalization):
+    """Converts the file's patch embedding; leaves other shapes, for the comparison to refuse."""
+    named = {array.names[1]: array for array in file.arrays}
+    of_kernel, of_bias = (named.get(f"embedding/{leaf}") for leaf in ("kernel", "bias"))
+    contents, arrays = file.contents, file.contents.arrays
+    if not of_kernel or not contents.has_numbers(of_kernel.name) or model.arguments.get("resnet"):
+        return
+    if arrays[of_kernel.name].ndim != 4:
+        return
+    (kernel,) = of_kernel.packing.unpack(arrays[of_kernel.name], 1)
+    if kernel.shape[2] != 3:
+        if normalization is None:
+            return
+        raise CheckpointError(
+            f"{contents.path} is not of color images: expected a kernel of 3 channels, whose "
+            f"normalization is known. Received: {of_kernel.name} of {kernel.shape[2]}. Nothing was "
+            "loaded."
+        )
+    kernel, shift = convert_patches(kernel, model.arguments, normalization, file.flexible)
+    arrays[of_kernel.name] = of_kernel.packing.pack([kernel], kernel.shape)
+    if contents.has_numbers(of_bias.name) and arrays[of_bias.name].shape == kernel.shape[-1:]:
+        arrays[of_bias.name] = (arrays[of_bias.name] + shift).astype(np.float32)
+
+
+def _layout_of(contents, grid):
     """Returns the layout of a file; takes off a prefix of all names, as wrappers of models add."""
     for marks, refusal in _REFUSED.items():
-        refused = [name for name in source.arrays if re.search(marks, name)]
+        refused = [name for name in contents.arrays if re.search(marks, name)]
         if refused:
-            raise CheckpointError(f"{source.path} {refusal}", left_over=refused)
-    prefixes = {name[: m.end()] for name in source.arrays for m in re.finditer(r"^|\.", name)}
+            raise CheckpointError(f"{contents.path} {refusal}", left_over=refused)
+    prefixes = {name[: m.end()] for name in contents.arrays for m in re.finditer(r"^|\.", name)}
     found: list[str] = []
     for prefix in sorted(prefixes):
         if prefix.startswith(tuple(found)):
             continue
-        own = {n[len(prefix) :]: a for n, a in source.arrays.items() if n.startswith(prefix)}
+        own = {n[len(prefix) :]: a for n, a in contents.arrays.items() if n.startswith(prefix)}
         shapes = {name: array.shape for name, array in own.items()}
-        layout = next(filter(None, (make.detect(shapes, grid) for make in FORMATS)), None)
-        if layout and len(own) == len(source.arrays):
-            source.arrays = own
+        layout = next(filter(None, (each.detect(shapes, grid) for each in LAYOUTS)), None)
+        if layout and len(own) == len(contents.arrays):
+            contents.arrays = own
             return layout
         if layout:
             found.append(prefix)
     if found:
-        others = [name for name in source.arrays if not name.startswith(tuple(found))]
+        others = [name for name in contents.arrays if not name.startswith(tuple(found))]
         raise CheckpointError(
-            f"Expected a prefix that all names have, or none. Received: {source.path}, with "
+            f"Expected a prefix that all names have, or none. Received: {contents.path}, with "
             f"{some(found)} before a model's names, and {some(others) or 'no others'}"
             ". Write the arrays of one model without the prefix. Nothing was loaded.",
             left_over=others,
         )
     raise CheckpointError(
-        f"{source.path} is in no known format. Expected the arrays of "
-        f"{', '.join(layout.title for layout in FORMATS)}. Its first arrays are: "
-        f"{some(sorted(source.shapes)) or 'none'}"
+        f"{contents.path} is in no known format. Expected the arrays of "
+        f"{', '.join(layout.title for layout in LAYOUTS)}. Its first arrays are: "
+        f"{some(sorted(contents.shapes)) or 'none'}"
     )
 
 
@@ -235,10 +246,10 @@ def _assign(model, file, skip, path):
     _check_skip(file, skip)
     arrays = [array for array in file.arrays if not file.is_in(skip, *array.names)]
     values = _fitting(model, file, arrays, skip)
-    not_finite = [a.name for a in arrays if not np.isfinite(file.source.arrays[a.name]).all()]
+    not_finite = [name for name, value in values.items() if not np.isfinite(value).all()]
     if not_finite:
         raise CheckpointError(
-            f"{file.source.path} holds NaN or infinite values in: {', '.join(not_finite)}. "
+            f"{file.contents.path} holds NaN or infinite values in: {', '.join(not_finite)}. "
             "Nothing was loaded."
         )
     weights = [weight for array in arrays for weight in array.weights]
@@ -249,96 +260,108 @@ def _assign(model, file, skip, path):
             f"{', '.join(computed[:3])}. Load before `enable_lora`. Nothing was loaded."
         )
     for array in arrays:
-        parts = array.unpack(values[array.name], *array.weights)
-        for weight, part in zip(array.weights, parts, strict=True):
-            weight.variable.assign(np.reshape(part, weight.variable.shape))
+        for weight, value in zip(array.weights, array.unpack(values[array.name]), strict=True):
+            weight.variable.assign(np.reshape(value, weight.variable.shape))
     model.checkpoint_layout = file.layout
-    loaded = {weight.name for weight in weights}
-    classes = imagenet_classes() if _HEADS & loaded and published_classifier(path) else ()
-    if classes and len(classes) == model.arguments["num_classes"]:
-        model.class_names = classes
-    for name in OF_HEAD if _HEADS & loaded else ():
-        stated, own = file.source.own.get(name), getattr(model, name)
-        fits = name != "class_names" or len(stated or ()) == model.arguments["num_classes"]
-        if stated and stated != own and fits:
-            if own and name == "class_names":
-                warnings.warn(
-                    f"The head of {file.source.path} stands for {some(stated)}: these are the "
-                    f"model's classes now. They were {some(own)}.",
-                    stacklevel=3,
-                )
-            setattr(model, name, stated)
+    if not _HEADS & {weight.name for weight in weights}:
+        return
+    count, head = model.arguments["num_classes"], dict(file.contents.own)
+    if published_classifier(path):
+        head.setdefault("class_names", imagenet_classes())
+    for name in OF_HEAD:
+        stated, own = head.get(name), getattr(model, name)
+        if not stated or stated == own or (name == "class_names" and len(stated) != count):
+            continue
+        if own and name == "class_names":
+            warnings.warn(
+                f"The head of {file.contents.path} stands for {some(stated)}: these are the "
+                f"model's classes now. They were {some(own)}.",
+                stacklevel=3,
+            )
+        setattr(model, name, stated)
 
 
 def _check_skip(file, skip):
     """Refuses names that nothing has; a model or a file may lack the parts after the encoder."""
-    names = (*file.source.arrays, *(name for array in file.arrays for name in array.names))
+    names = (*file.contents.arrays, *(name for array in file.arrays for name in array.names))
     unknown = [p for p in skip if p not in _OPTIONAL and not file.is_in((p,), *names)]
     if unknown:
-        modules = sorted({name.rpartition("/")[0] or name for name in file.source.arrays})
+        modules = sorted({name.rpartition("/")[0] or name for name in file.contents.arrays})
         raise CheckpointError(
             "Expected in `skip` names of arrays, or of the modules before them, that the model or "
-            f"{file.source.path} has. Received: {', '.join(map(repr, unknown))}. "
+            f"{file.contents.path} has. Received: {', '.join(map(repr, unknown))}. "
             f"The file's begin with: {', '.join(modules[:5])}. Nothing was loaded."
         )
 
 
 def _fitting(model, file, arrays, skip):
-    """Returns {name: value}, positions resized to the model; raises unless everything fits."""
-    known = {array.name for array in arrays}
+    """Returns {name: value}, positions resized, LayerScale folded; raises unless all fit."""
+    contents, held = file.contents, file.contents.arrays
+    scales = {array.scale for array in arrays if array.scale}
+    # A file has LayerScale in every block or in none.
+    scales = scales if scales & held.keys() else set()
+    known = {array.name for array in arrays} | scales
     left_over = [
         name
-        for name in file.source.arrays
+        for name in held
         if name not in known and file.layout.owns(name) and not file.is_in(skip, name)
     ]
-    missing, problems, values = [], {}, {}
-    for array in arrays:
-        name, value = array.name, file.source.arrays.get(array.name)
-        if value is None:
-            missing.append(name)
-        elif not file.source.has_numbers(name):
+    missing = sorted(known - held.keys())
+    problems, values = {}, {}
+    for name in sorted(known & held.keys()):
+        if not contents.has_numbers(name):
             problems[name] = f"{name} does not hold floating-point numbers"
-        else:
-            try:
-                values[name] = _resized(file, array, value)
-            except CheckpointError as error:
-                problems[name] = f"{name}: {error}"
+    for array in arrays:
+        name = array.name
+        if name in missing or name in problems:
+            continue
+        value = held[name]
+        try:
+            value = values[name] = _resized(file, array, value)
+        except CheckpointError as error:
+            problems[name] = f"{name}: {error}"
+            continue
+        if value is held[name] and value.shape != tuple(array.shape):
+            problems[name] = f"{name} is {value.shape}, the model's is {array.shape}"
+        elif array.scale in scales - problems.keys() - {*missing}:
+            gamma = held[array.scale]
+            if gamma.shape == value.shape[:1]:
+                values[name] = (value.T * gamma).T
             else:
-                if values[name] is value and value.shape != tuple(array.shape):
-                    problems[name] = f"{name} is {value.shape}, the model's is {array.shape}"
+                problems[array.scale] = f"{array.scale} is {gamma.shape}, and {name} {value.shape}"
     if not (missing or left_over or problems):
         return values
-    described = (f"{name} {file.source.arrays[name].shape}" for name in sorted(left_over))
+    described = (f"{name} {held[name].shape}" for name in sorted(left_over))
     sections = {
-        "Missing from the file": ", ".join(sorted(missing)),
+        "Missing from the file": ", ".join(missing),
         "Left over in the file": ", ".join(described),
         "Of another shape": "; ".join(problems.values()),
     }
     lines = [f"{title}: {names}" for title, names in sections.items() if names]
-    message = f"{file.source.path} does not fit the model {model.name!r}. Nothing was loaded."
+    message = f"{contents.path} does not fit the model {model.name!r}. Nothing was loaded."
     advice = _advice(file, [*missing, *left_over, *problems])
     raise CheckpointError("\n".join([message, *lines, advice]), missing, left_over, problems)
 
 
 def _advice(file, names):
-    kind = file.source.config.get("model_type", "vit")
-    if kind not in _MODEL_TYPES:
+    kind = file.contents.config.get("model_type", "vit")
+    if kind not in MODEL_TYPES:
         return f"config.json says model_type={kind!r}, which is another architecture."
-    parts = [part for part in _OPTIONAL if file.is_in((part,), *names)]
+    parts = [part for part in _OPTIONAL if file.layout.is_in(part, *names)]
     if all(file.is_in(parts, name) for name in names):
         spelled = ", ".join(f'"{part}"' for part in parts)
         return f"To leave those arrays out, pass skip=({spelled},)."
+    patches = {array.name for array in file.arrays if array.names[1] == "embedding/kernel"}
     flexible = " FlexiViT's patches are resized with flexible=True."
     return (
         "Build the model with the configuration of the checkpoint, or name in `skip` the arrays "
-        f"or modules to leave out.{flexible if file.layout.patch_arrays()[0] in names else ''}"
+        f"or modules to leave out.{flexible if patches & {*names} else ''}"
     )
 
 
 def _resized(file, array, value):
     """Returns an array of positions in the model's grid, and other arrays as they are."""
     positions, shape, grid = array.positions, value.shape, file.grid
-    class_entry = file.layout.class_entry
     if positions is None or (len(shape), shape[-1:]) != (len(array.shape), array.shape[-1:]):
         return value
     if isinstance(positions, int):
@@ -347,19 +370,20 @@ def _resized(file, array, value):
                 f"{len(value)} position embeddings do not fit the grid that is stated, {grid[0]} "
                 f"rows and {grid[1]} columns"
             )
-        return resized.resize_line(value, array.shape[0]) if len(value) else value
-    if len(value) != 1:
+        return resize_grid(value, array.shape[0]) if len(value) else value
+    table = value.reshape(-1, *shape[-2:])
+    if len(table) != 1:
         return value
-    _require_no_register_positions(file, shape[1])
+    _require_no_register_positions(file, shape[-2])
+    mine, entry = (positions.class_token, positions.grid_size), file.layout.class_entry
     if file.is_published and not grid:
-        grid = (resized.square_grid(shape[1], positions.class_token, class_entry) or ())[:2]
-    mine = positions.class_token, positions.grid_size
-    return resized.resize_table(value, *mine, grid, file.flexible, class_entry)
+        grid = (square_grid(shape[-2], mine[0], entry) or ())[:2]
+    return resize_table(table, *mine, grid, file.flexible, entry)
 
 
 def _require_no_register_positions(file, entries):
     """Refuses a table of timm that has entries of the register tokens before those of patches."""
-    modules, shapes = getattr(file.layout, "modules", {}), file.source.shapes
+    modules, shapes = getattr(file.layout, "modules", {}), file.contents.shapes
     registers = math.prod(shapes.get(modules.get("reg"), (0,))[:2])
     patches = entries - registers - (modules.get("cls") in shapes)
     wanted = file.grid and math.prod(file.grid)
@@ -370,7 +394,7 @@ def _require_no_register_positions(file, entries):
         )
 
 
-def _compare_stated_arguments(model, source, row, layout):
+def _compare_stated_arguments(model, contents, row, layout, stated):
     """Compares a model with the row of a published name, or with the configuration of a file.
 
     Raises:
@@ -378,17 +402,17 @@ def _compare_stated_arguments(model, source, row, layout):
             GELU, epsilon, pooling or place of the positions is a warning, and so is another GELU
             than that of the format, where nothing states one.
     """
-    origin = row.path if row else f"The configuration of {source.path}"
-    stated = {**_of_config(source.config), **source.own}
+    origin = row.path if row else f"The configuration of {contents.path}"
+    stated = {**stated, **contents.own}
     if row:
-        stated = _of_model(row.model) | dict(row.arguments)
+        stated = arguments_of_model(row.model) | dict(row.arguments)
     differing = {
         name: stated[name]
         for name in STATED
         if name in stated and model.arguments.get(name, stated[name]) != stated[name]
     }
     pool = stated.get("global_pool")
-    pool = source.own.get("classifier") or (pool and _POOLING.get(str(pool), f"timm's {pool}"))
+    pool = contents.own.get("classifier") or (pool and _POOLING.get(str(pool), f"timm's {pool}"))
     if stated.get("pool_include_prefix") and model.arguments.get("register_tokens"):
         pool = pool if pool in (None, "token") else f"{pool} of all tokens"
     if pool and model.arguments.get("classifier", pool) not in (pool, "unpooled"):
@@ -407,8 +431,8 @@ def _compare_stated_arguments(model, source, row, layout):
     usual = getattr(layout, "gelu", None)
     if "gelu" not in stated and usual and model.arguments.get("gelu", usual) != usual:
         warnings.warn(
-            f"{source.path} states no activation, and {layout.title} has gelu={usual!r} unless it "
-            f"says otherwise; the model has gelu={model.arguments['gelu']!r}. The weights are "
+            f"{contents.path} states no activation, and {layout.title} has gelu={usual!r} unless "
+            f"it says otherwise; the model has gelu={model.arguments['gelu']!r}. The weights are "
             "loaded: make sure that these belong together.",
             stacklevel=4,
         )
@@ -419,31 +443,3 @@ def _compare_stated_arguments(model, source, row, layout):
             "other numbers unless it is built with them.",
             stacklevel=4,
         )
-
-
-def _of_model(name) -> dict[str, Any]:
-    return _DEFAULTS | arguments_of(name)[1]
-
-
-def _of_config(config) -> dict[str, Any]:
-    """Returns the arguments in a configuration: ours, timm's or one of Hugging Face's."""
-    architecture, tower = str(config.get("architecture")), config.get("vision_config")
-    own = config.get("model_args")
-    own = dict(own) if isinstance(own, Mapping) else {}
-    if architecture in TIMM_NAMES:
-        stated = _of_model(architecture) | own
-        if own.get("pos_embed") == "none":
-            stated["position_embedding"] = "none"
-    else:
-        config = tower if isinstance(tower, Mapping) else config
-        names = {ours: name for ours, name in _HUGGING_FACE_NAMES.items() if name in config}
-        stated = {**config, **own, **{ours: config[name] for ours, name in names.items()}}
-    activation = own.get("act_layer", config.get("hidden_act"))
-    if activation is not None:
-        if not isinstance(activation, str) or activation not in _GELU:
-            raise CheckpointError(
-                f"Expected the activation to be a GELU, one of {', '.join(_GELU)}. The file's "
-                f"configuration says {activation!r}. Nothing was loaded."
-            )
-        stated["gelu"] = _GELU[activation]
-    return stated

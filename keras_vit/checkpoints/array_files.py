@@ -1,10 +1,9 @@
-"""Files of arrays, read without running anything that they contain."""
+"""Files of arrays: reads them without running anything that they contain, and writes them."""
 
-import contextlib
-import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import zipfile
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,13 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_vit.checkpoints.errors import CheckpointError, reading, some
+from keras_vit.checkpoints.layout import Grid
+from keras_vit.checkpoints.library_configs import CONFIG, json_beside, stated_grid, stated_head
 from keras_vit.checkpoints.model_source import Kind, model_source
 from keras_vit.checkpoints.weights_of_model import weights_of
 from keras_vit.files.archives import open_archive
 from keras_vit.models.inner_layers import require_unquantized
-from keras_vit.photos.imagenet_classes import require_class_name
 
 # Arguments of a model that the arrays' shapes do not show.
 STATED = (
@@ -60,36 +61,12 @@ ADAPTER = (
     "model, folder).merge_and_unload().save_pretrained(another_folder). Nothing was loaded."
 )
 
-# Rows and columns of a grid of patches.
-Grid = tuple[int, int]
 # The grid of position embeddings that are not square, in the archive's comment.
 GRID_COMMENT = re.compile(rb"position grid (\d+)x(\d+)")
 
 
-class CheckpointError(ValueError):
-    """A checkpoint is damaged or does not fit the model; the model is unchanged.
-
-    Attributes:
-        missing: names of arrays that the model needs and the file lacks.
-        left_over: names of arrays in the file that the model has no place for.
-        mis_shaped: names of arrays whose shape in the file is not the model's.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        missing: Iterable[str] = (),
-        left_over: Iterable[str] = (),
-        mis_shaped: Iterable[str] = (),
-    ) -> None:
-        super().__init__(message)
-        self.missing = tuple(missing)
-        self.left_over = tuple(left_over)
-        self.mis_shaped = tuple(mis_shaped)
-
-
 @dataclass
-class Source:
+class Contents:
     """The contents of a checkpoint; loading changes the arrays to those of a plain model."""
 
     path: Path
@@ -112,7 +89,7 @@ class Source:
         return name in self.arrays and self.arrays[name].dtype == np.float32
 
 
-def open_source(path: str | os.PathLike) -> Source:
+def read_arrays(path: str | os.PathLike) -> Contents:
     """Reads a .npz, .safetensors or .keras file, or a directory of `save_pretrained` or a run.
 
     Raises:
@@ -132,7 +109,7 @@ def open_source(path: str | os.PathLike) -> Source:
     with open(path, "rb") as file:
         start = file.read(262)
         if start[:4] == b"PK\x03\x04":
-            with _reading(path), open_archive(file) as archive:
+            with reading(path), open_archive(file) as archive:
                 names = archive.namelist()
                 if "model.weights.h5" in names:
                     return _keras_source(path)
@@ -147,11 +124,6 @@ def open_source(path: str | os.PathLike) -> Source:
         raise _pickled(path, _TORCH_LINES, ".safetensors")
     kinds = (kind for beginning, kind in _OTHER_KINDS.items() if re.match(beginning, start))
     raise _unread(path, next(kinds, f"one that starts with {start[:8]!r}, or is damaged there"))
-
-
-def some(names: Sequence[str]) -> str:
-    """Returns the first names, for a message."""
-    return ", ".join(names[:5]) + (", …" if len(names) > 5 else "")
 
 
 def _unread(path, received):
@@ -176,9 +148,9 @@ def _npz_source(path, archive):
         name = member.removesuffix(".npy")
         if name in arrays:
             raise CheckpointError(f"{path} is damaged: it has two arrays called {name}.")
-        with _reading(path, name), archive.open(member) as file:
+        with reading(path, name), archive.open(member) as file:
             arrays[name] = _array(file, path)
-    return Source(path, arrays, (int(stated[1]), int(stated[2])) if stated else None)
+    return Contents(path, arrays, (int(stated[1]), int(stated[2])) if stated else None)
 
 
 def _array(file, path):
@@ -203,10 +175,10 @@ def _safetensors_source(paths, files=None):
 
     Of several, `files` says which of them has an array.
     """
-    config = json_beside(paths[0], "config.json") or {}
+    config = json_beside(paths[0], CONFIG) or {}
     arrays = {}
     for path in paths:
-        with _reading(path):
+        with reading(path):
             from safetensors import safe_open
 
             file = safe_open(path, "numpy")
@@ -222,9 +194,9 @@ def _safetensors_source(paths, files=None):
                 array = file.get_tensor(name)
                 is_float = kind in ("F16", "BF16", "F32", "F64")
                 arrays[name] = array.astype(np.float32, copy=False) if is_float else array
-    with _reading(paths[0].with_name("config.json")):
-        grid, own = _grid_of_config(config, arrays), _head_of_config(config)
-    return Source(paths[0], arrays, grid, config, own)
+    with reading(paths[0].with_name(CONFIG)):
+        grid, own = stated_grid(config, arrays), stated_head(config)
+    return Contents(paths[0], arrays, grid, config, own)
 
 
 def _keras_source(path):
@@ -242,7 +214,7 @@ def _keras_source(path):
     names = (*STATED, "classifier")
     own = {name: model.arguments[name] for name in names if name in model.arguments}
     own |= {name: getattr(model, name) for name in OF_HEAD}
-    return Source(path, arrays, getattr(model, "grid_size", None), own=own)
+    return Contents(path, arrays, getattr(model, "grid_size", None), own=own)
 
 
 def _library_source(file):
@@ -250,96 +222,30 @@ def _library_source(file):
     if file.name == "adapter_config.json":
         raise CheckpointError(f"{file.parent} {ADAPTER}")
     if file.suffix != ".json":
-        return open_source(file)
+        return read_arrays(file)
     index = json_beside(file, file.name)
-    with _reading(file):
+    with reading(file):
         files = index["weight_map"]
         names = sorted({Path(each).name for each in files.values()})
         return _safetensors_source([file.with_name(name) for name in names], files)
 
 
-def json_beside(path: str | os.PathLike, name: str) -> dict[str, Any] | None:
-    """Returns the object in a JSON file beside a checkpoint, or None if there is no file.
-
-    Raises CheckpointError if it is damaged.
-    """
-    file = Path(path).with_name(name)
-    if not file.exists():
-        return None
-    with _reading(file):
-        found = json.loads(file.read_text())
-        if not isinstance(found, dict):
-            raise ValueError(f"expected a JSON object, received {type(found).__name__}")
-        return found
-
-
-def _grid_of_config(config, arrays):
-    """Returns the (rows, columns) that Hugging Face's configuration states, or timm's.
-
-    One number is the side of a square, where the table is of as many patches.
-    """
-    tower = config.get("vision_config")
-    of_hugging_face = tower if isinstance(tower, dict) else config
-    image, patch = of_hugging_face.get("image_size"), of_hugging_face.get("patch_size")
-    entries = [
-        array.shape[-2]
-        for name, array in arrays.items()
-        if "pos_embed" in name or "position_embedding" in name
-        if np.ndim(array) in (2, 3)
-    ]
-
-    def fits(grid):
-        return any(0 <= count - grid[0] * grid[1] <= 1 for count in entries)
-
-    if isinstance(image, list | int) and isinstance(patch, list | int):
-        sides = [*_pair(image), *_pair(patch)]
-        if len(sides) != 4 or not all(isinstance(side, int) and side > 0 for side in sides):
-            raise ValueError(f"image_size={image} and patch_size={patch} are no grid")
-        grid = sides[0] // sides[2], sides[1] // sides[3]
-        return grid if isinstance(image, list) or fits(grid) else None
-    # Under any prefix.
-    kernel = next((a for n, a in arrays.items() if n.endswith("patch_embed.proj.weight")), None)
-    if np.ndim(kernel) != 4:
-        return None
-    # timm states the size of pre-training too, which the table need not have.
-    stated = [(config.get("model_args") or {}).get("img_size")]
-    of_input = (config.get("pretrained_cfg") or config).get("input_size")
-    stated.append(of_input[1:] if isinstance(of_input, list) else of_input)
-    for size in map(_pair, stated):
-        if len(size) == 2 and all(isinstance(n, int) for n in size):
-            rows, columns = (side // at for side, at in zip(size, kernel.shape[2:], strict=True))
-            if fits((rows, columns)):
-                return rows, columns
-    return None
+def write_npz(
+    file: Path, arrays: Iterable[tuple[str, np.ndarray]], grid: Grid | None = None
+) -> None:
+    """Writes arrays by name as an .npz file, and in its comment the grid of the positions."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        for name, array in arrays:
+            member = zipfile.ZipInfo(f"{name}.npy")  # of a fixed date, as NumPy's
+            with archive.open(member, "w", force_zip64=True) as stream:
+                np.lib.format.write_array(stream, array, allow_pickle=False)
+        if grid is not None:
+            # The layout has no array for this, and other readers ignore it.
+            archive.comment = f"position grid {grid[0]}x{grid[1]}".encode()
 
 
-def _head_of_config(config):
-    """Returns the `OF_HEAD` that Hugging Face's configuration, or timm's, states whole."""
-    labels = config.get("id2label") or dict(enumerate(config.get("label_names") or ()))
-    labels = {int(index): " ".join(str(name).split()) for index, name in labels.items()}
-    names = tuple(labels.get(index) for index in range(len(labels)))
-    # transformers calls classes that have no names LABEL_0 and so on.
-    if not all(names) or "LABEL_0" in names:
-        names = ()
-    for name in names:
-        require_class_name(name, "config.json")
-    several = config.get("problem_type") == "multi_label_classification"
-    return {"class_names": names, "activation": "sigmoid" if several else None}
+def write_safetensors(file: Path, arrays: Iterable[tuple[str, np.ndarray]]) -> None:
+    """Writes arrays by name as a safetensors file that PyTorch's libraries take."""
+    from safetensors.numpy import save_file
 
-
-def _pair(sides):
-    return sides if isinstance(sides, list) else [sides] * 2
-
-
-@contextlib.contextmanager
-def _reading(path, name=None) -> Iterator[None]:
-    """Turns what a damaged file raises, any kind of error, into a `CheckpointError`."""
-    try:
-        yield
-    except (CheckpointError, FileNotFoundError):
-        raise
-    except Exception as error:
-        what = f"Array {name!r} of {path}" if name else str(path)
-        raise CheckpointError(
-            f"{what} is damaged or truncated ({error}). Download or write the file again."
-        ) from error
+    save_file(dict(arrays), file, {"format": "pt"})

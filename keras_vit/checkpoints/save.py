@@ -1,13 +1,14 @@
-"""Writing models in the layouts in which the originals are published."""
+"""Writes models in the layouts in which checkpoints are published."""
 
 import os
-import zipfile
 from pathlib import Path
 
 import keras
-import numpy as np
 
-from keras_vit.checkpoints.npz_file_layouts import BiTLayout, Layout
+from keras_vit.checkpoints.array_files import write_npz, write_safetensors
+from keras_vit.checkpoints.layout import FileLayout
+from keras_vit.checkpoints.npz_layouts import BiTLayout, Layout
+from keras_vit.checkpoints.torch_layouts import TorchLayout
 from keras_vit.checkpoints.weights_of_model import weights_of
 from keras_vit.files.hidden_folder import hidden_folder, writing
 from keras_vit.models.inner_layers import require_unquantized
@@ -15,27 +16,28 @@ from keras_vit.models.vision_transformer import VisionTransformer
 
 
 def save_checkpoint(
-    model: keras.Model, path: str | os.PathLike, layout: Layout | BiTLayout | None = None
+    model: keras.Model, path: str | os.PathLike, layout: FileLayout | None = None
 ) -> None:
-    """Writes a model's weights as the original's .npz file, or BiT's.
+    """Writes a model's weights in a published layout: the original's .npz, BiT's, or PyTorch's.
 
-    A model that was loaded from such a file is written back as it was read, bit for bit, with the
+    A model that was loaded from an .npz file is written back as it was read, bit for bit, with the
     same names, shapes and values. The file appears only when it is complete.
 
     Args:
         model: a `VisionTransformer` or `ResNetV2`.
         path: where to write; exactly this name. Folders around it are made.
-        layout: a `keras_vit.checkpoints.Layout` or `BiTLayout`; by default that of
-            the file the model was loaded from, or else the original's.
+        layout: a `keras_vit.checkpoints.Layout` or `BiTLayout`; by default that of the .npz file
+            the model was loaded from, or else the original's. Or a row of
+            `keras_vit.checkpoints.torch_layouts`, such as `TIMM`: a safetensors file of a model
+            for images of mean 0.5 and std 0.5.
 
     Raises:
         ValueError: if a weight is NaN or infinite, the model was quantized, or the layout has no
-            place for the class token's position; nothing is written.
+            place for a weight or the class token's position; nothing is written.
         OSError: if the file cannot be written.
     """
     require_finite(model)
     require_unquantized(model)
-    weights = weights_of(model)
     layout = layout or _layout_of(model)
     shared = getattr(model, "arguments", {}).get("position_placement") == "shared"
     if shared and not getattr(layout, "class_position", True):
@@ -43,19 +45,19 @@ def save_checkpoint(
             "Expected a layout with class_position=True for a model whose blocks all add its "
             f"positions, as the class token cannot absorb its own. Received: {layout}"
         )
-    grid = getattr(model, "grid_size", None)
-    path = Path(path)
+    path, is_torch = Path(path), isinstance(layout, TorchLayout)
+    if path.suffix == ".safetensors" and not is_torch:
+        raise ValueError(
+            f"Expected the name of an .npz file for {layout.title}. Received: {path}. Pass layout="
+            "keras_vit.checkpoints.torch_layouts.TIMM, or another row, for a safetensors file."
+        )
+    arrays = layout.packed(weights_of(model))
     with hidden_folder(path) as folder:
         temporary = folder / path.name
-        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_STORED) as archive:
-            for array in sorted(layout.file_arrays(weights), key=lambda array: array.name):
-                value = np.ascontiguousarray(layout.pack(array, weights))
-                member = zipfile.ZipInfo(f"{array.name}.npy")  # of a fixed date, as NumPy's
-                with archive.open(member, "w", force_zip64=True) as file:
-                    np.lib.format.write_array(file, value, allow_pickle=False)
-            if grid is not None:
-                # The layout has no array for this, and other readers ignore it.
-                archive.comment = f"position grid {grid[0]}x{grid[1]}".encode()
+        if is_torch:
+            write_safetensors(temporary, arrays)
+        else:
+            write_npz(temporary, arrays, getattr(model, "grid_size", None))
         with writing(path):
             os.replace(temporary, path)
 

@@ -1,0 +1,152 @@
+"""Resizes the position embeddings of a file to the grid of a model."""
+
+import logging
+import math
+import warnings
+
+import numpy as np
+
+from keras_vit.checkpoints.errors import CheckpointError
+from keras_vit.checkpoints.layout import Grid
+from keras_vit.interpolation import corner_weights, half_pixel_weights
+
+logger = logging.getLogger("keras_vit")
+
+
+def resize_grid(grid: np.ndarray, *sizes: int, flexible: bool = False) -> np.ndarray:
+    """Resamples a grid, or a line, of position embeddings, linearly along each axis.
+
+    Args:
+        grid: (source rows, source columns, channels) or (source entries, channels) float array.
+        *sizes: of the new axes but that of channels.
+        flexible: bool. False aligns the corners and does not antialias, as fine-tuning at another
+            resolution does (section 3.2). True interpolates between pixel centers and antialiases,
+            as FlexiViT does in its forward pass.
+
+    Returns:
+        (rows, columns, channels) or (entries, channels) array of the grid's dtype; the arithmetic
+        is float64.
+    """
+    result = grid
+    for axis, size in enumerate(sizes):
+        source = grid.shape[axis]
+        if source != size:
+            weights = (
+                half_pixel_weights(source, size, antialias=True)
+                if flexible
+                else corner_weights(source, size)
+            )
+            result = np.moveaxis(np.tensordot(weights, result, (1, axis)), 0, axis)
+    return result.astype(grid.dtype)
+
+
+def _class_entries(class_token, class_entry):
+    return (int(class_token), 1 - int(class_token)) if class_entry is None else (int(class_entry),)
+
+
+def square_grid(
+    entries: int, class_token: bool, class_entry: bool | None = None
+) -> tuple[int, int, int] | None:
+    """Returns the (rows, columns, class entries) of a square table of that length, or None.
+
+    A length can be n * n and also a class token and n * n: the model's kind is tried first, unless
+    the format says by `class_entry` whether its tables have one.
+    """
+    for first in _class_entries(class_token, class_entry):
+        side = math.isqrt(max(entries - first, 0))
+        if side and side * side + first == entries:
+            return side, side, first
+    return None
+
+
+def grid_of_table(
+    entries: int,
+    class_token: bool,
+    grid_size: Grid,
+    stated: Grid | None = None,
+    class_entry: bool | None = None,
+) -> tuple[int, int, int]:
+    """Returns the (rows, columns, class entries) of a table of position embeddings.
+
+    A table has the grid that is stated, else the model's if its length fits, else a square one.
+    Each can have an entry for the class token or none. Where both fit, or the model's grid is
+    another rectangle, a warning says which is taken.
+
+    Args:
+        entries: int, the table's length.
+        class_token: bool, whether the model has a class token.
+        grid_size: (rows, columns) of the model.
+        stated: (rows, columns) that the file or the caller states, or None.
+        class_entry: bool, whether tables of the file's format have an entry for the class token,
+            or None if both do occur.
+
+    Raises:
+        CheckpointError: if no grid has that many entries.
+    """
+    rows, columns = stated or grid_size
+    square = None if stated else square_grid(entries, class_token, class_entry)
+    candidates = [
+        (rows, columns, first)
+        for first in _class_entries(class_token, class_entry)
+        if rows * columns + first == entries
+    ]
+    if square and square not in candidates:
+        # An entry that a model without class token drops is the last guess.
+        candidates = sorted([*candidates, square], key=lambda found: found[2] > class_token)
+        if len(candidates) == 1 and rows == columns:
+            said = (
+                "The %d position embeddings of the file are taken for a grid of %d x %d, resized."
+            )
+            logger.info(said, entries, *square[:2])
+        else:
+            warnings.warn(
+                f"The file does not state the grid of its {entries} position embeddings. "
+                f"{candidates[0][0]} x {candidates[0][1]} is taken; the model has {rows} x "
+                f"{columns}. To state it, pass `position_grid=(rows, columns)`.",
+                stacklevel=7,
+            )
+    if not candidates:
+        classes = "with or without a class token"
+        if class_entry is not None:
+            classes = f"with{'' if class_entry else 'out'} a class token"
+        kind = "not a grid" if stated else "neither a square grid nor the model's, a grid"
+        raise CheckpointError(
+            f"A table of {entries} position embeddings is {kind} of {rows} rows and {columns} "
+            f"columns, {classes}. Pass the table's own grid as "
+            "`position_grid=(rows, columns)`."
+        )
+    return candidates[0]
+
+
+def resize_table(
+    table: np.ndarray,
+    class_token: bool,
+    grid_size: Grid,
+    stated: Grid | None = None,
+    flexible: bool = False,
+    class_entry: bool | None = None,
+) -> np.ndarray:
+    """Resizes a table of position embeddings to a model's grid.
+
+    Args:
+        table: (1, entries, channels) float32 array.
+        class_token: bool, whether the model has a class token. Its entry is kept apart; it is zero
+            if the table has none, and dropped if the model has none.
+        grid_size: (rows, columns) of the model.
+        stated: (rows, columns) of the table, or None: see `grid_of_table`.
+        flexible: bool, as of `resize_grid`.
+        class_entry: bool or None, as of `grid_of_table`.
+
+    Returns:
+        (1, entries of the model, channels) float32 array.
+
+    Raises:
+        CheckpointError: if the table is no grid.
+    """
+    entries, channels = table.shape[1:]
+    rows, columns, first = grid_of_table(entries, class_token, grid_size, stated, class_entry)
+    grid = table[0, first:].reshape(rows, columns, channels)
+    grid = resize_grid(grid, *grid_size, flexible=flexible)
+    zeros = np.zeros((1, int(class_token), channels), table.dtype)
+    prefix = table[:, :1] if class_token and first else zeros
+    return np.concatenate([prefix, grid.reshape(1, -1, channels)], axis=1)

@@ -1,0 +1,286 @@
+"""The layouts of PyTorch's safetensors files, Hugging Face's and timm's: a row each.
+
+To add one, describe its names in a table, and name the row in `TORCH_LAYOUTS`.
+"""
+
+import dataclasses
+import functools
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+from keras_vit.checkpoints.errors import CheckpointError
+from keras_vit.checkpoints.layout import (
+    CONVOLUTION,
+    LINEAR,
+    PLAIN,
+    FileArray,
+    FileLayout,
+    Grid,
+    Shapes,
+)
+from keras_vit.checkpoints.weights_of_model import BLOCK, POSITION_TABLE, Weight
+
+# {published name of a module or an array: the format's after the prefix}, {} for the number of the
+# block. Weights of one name share the array.
+Table = Mapping[str, str]
+
+PROJECTED = re.compile(r".*/(query|key|value)/kernel")
+LEAVES = {"kernel": "weight", "scale": "weight", "bias": "bias"}
+# The modules of a block in the order of the forward pass, and LayerScale's, y = gamma * f(x).
+_BLOCK = (
+    "LayerNorm_0",
+    *(f"MultiHeadDotProductAttention_1/{part}" for part in ("query", "key", "value", "out")),
+    "LayerNorm_2",
+    "MlpBlock_3/Dense_0",
+    "MlpBlock_3/Dense_1",
+    "LayerScale_0",
+    "LayerScale_1",
+)
+# The last projection of f and its LayerScale.
+SCALES = {_BLOCK[4]: "LayerScale_0", _BLOCK[7]: "LayerScale_1"}
+
+
+@dataclasses.dataclass(frozen=True)
+class TorchLayout(FileLayout):
+    """A PyTorch format: names with dots, transposed kernels, images of any normalization.
+
+    Attributes:
+        title: in messages.
+        tables: one for each spelling of the format. Files are written in the first.
+        prefix: before the names of the encoder; a file can have any of `prefixes`.
+        marks: names that tell the format, {} for the prefix.
+        classifier: the name of the head.
+        gelu: of models whose configuration states no activation.
+        unused: regular expression of arrays that the model does not need, {} for the prefix.
+        class_entry: whether the table of positions has an entry for the class token; None if some
+            files have.
+        layer_scale: whether its models always have LayerScale, which is written as ones.
+        advice: for a model with weights that the format has no place for.
+        spelling: index of this file's table.
+    """
+
+    title: str
+    tables: tuple[Table, ...]
+    marks: tuple[str, ...]
+    prefix: str = ""
+    prefixes: tuple[str, ...] = ("",)
+    classifier: str = "classifier"
+    gelu: str = "erf"
+    unused: str = "$."
+    class_entry: bool | None = None
+    layer_scale: bool = False
+    advice: str = "Use an .npz or .keras file for this model."
+    spelling: int = 0
+
+    def detect(self, shapes: Shapes, grid: Grid | None = None) -> "TorchLayout | None":
+        names = {name.removesuffix(".weight") for name in shapes}
+        for prefix in self.prefixes:
+            if all(mark.format(prefix) in shapes for mark in self.marks):
+                # The spelling that most names of the file have.
+                found = [
+                    sum(prefix + name.format(0) in names for name in table.values())
+                    for table in self.tables
+                ]
+                return dataclasses.replace(self, prefix=prefix, spelling=found.index(max(found)))
+        return None
+
+    @functools.cached_property
+    def modules(self) -> dict[str, str]:
+        """The file's names of modules and arrays by the published ones."""
+        table = self.tables[self.spelling].items()
+        return {published: self.prefix + name for published, name in table} | {
+            "head": self.classifier
+        }
+
+    def owns(self, name: str) -> bool:
+        return not re.match(self.unused.format(re.escape(self.prefix)), name)
+
+    def spellings(self, part: str) -> tuple[str, ...]:
+        return (self.modules[part],) if part in self.modules else super().spellings(part)
+
+    def file_arrays(self, weights: Sequence[Weight]) -> list[FileArray]:
+        shared: dict[tuple[str, str], list[Weight]] = {}
+        for weight in weights:
+            shared.setdefault(self._names(weight.name), []).append(weight)
+        return [_file_array(name, scale, tuple(held)) for (name, scale), held in shared.items()]
+
+    def _names(self, name):
+        """Returns the names of a weight's array and of its LayerScale's, or ""."""
+        block = BLOCK.fullmatch(name)
+        module, _, leaf = (block[2] if block else name).rpartition("/")
+        if name in self.modules:
+            return self.modules[name], ""
+        if module not in self.modules or leaf not in LEAVES:
+            raise CheckpointError(
+                f"{self.title} has no place for the model's {name}: it holds plain Vision "
+                f"Transformers. {self.advice}"
+            )
+        scale = self.modules.get(SCALES.get(module, ""), "")
+        number = block and block[1]
+        return f"{self.modules[module].format(number)}.{LEAVES[leaf]}", scale.format(number)
+
+
+def _file_array(name, scale, weights):
+    shape, published = tuple(weights[0].shape), weights[0].name
+    packing = LINEAR
+    if published == "embedding/kernel":
+        rows, columns, inputs, width = shape
+        shape, packing = (width, inputs, rows, columns), CONVOLUTION
+    elif published.endswith("/kernel"):
+        inputs = shape[0] if PROJECTED.fullmatch(published) else math.prod(shape[:-1])
+        shape = (len(weights) * math.prod(shape) // inputs, inputs)
+    elif published.endswith("/bias"):
+        shape = (len(weights) * math.prod(shape),)
+    else:
+        packing = PLAIN
+        # A table of PyTorch's `Embedding` has no axis of images.
+        shape = shape[1:] if published == POSITION_TABLE and name.endswith(".weight") else shape
+    return FileArray(name, shape, weights, packing, scale)
+
+
+def in_blocks(blocks: str, names: str) -> Table:
+    """Returns a table of a block's modules of these names, LayerScale's last, if any."""
+    pairs = zip(_BLOCK, names.split(), strict=False)
+    return {published: f"{blocks}.{{}}.{own}" for published, own in pairs}
+
+
+_EMBEDDINGS = {
+    "cls": "embeddings.cls_token",
+    POSITION_TABLE: "embeddings.position_embeddings",
+    "embedding": "embeddings.patch_embeddings.projection",
+    "Transformer/encoder_norm": "layernorm",
+}
+_ATTENTION = (
+    "attention.attention.query attention.attention.key attention.attention.value "
+    "attention.output.dense",
+    # As transformers 5 calls the same modules in memory.
+    "attention.q_proj attention.k_proj attention.v_proj attention.o_proj",
+)
+
+HUGGING_FACE_VIT = TorchLayout(  # `ViTModel`, `ViTForImageClassification`, and DeiT's
+    title="Hugging Face's safetensors",
+    class_entry=True,
+    prefix="vit.",
+    prefixes=("vit.", "deit.", ""),
+    marks=("{}embeddings.patch_embeddings.projection.weight",),
+    tables=tuple(
+        {
+            **_EMBEDDINGS,
+            "pre_logits": "pooler.dense",
+            **in_blocks(blocks, f"layernorm_before {attention} layernorm_after {mlp}"),
+        }
+        for blocks, attention, mlp in (
+            ("encoder.layer", _ATTENTION[0], "intermediate.dense output.dense"),
+            ("layers", _ATTENTION[1], "mlp.fc1 mlp.fc2"),
+        )
+    ),
+)
+
+HUGGING_FACE_DINOV2 = TorchLayout(
+    # `Dinov2Model`, with registers and with a classifier as well, which reads the class token
+    # beside the mean of the patches: classifier="token_gap".
+    title="Hugging Face's DINOv2 safetensors",
+    class_entry=True,
+    layer_scale=True,
+    prefix="dinov2.",
+    prefixes=("dinov2.", "dinov2_with_registers.", ""),
+    marks=("{}encoder.layer.0.layer_scale1.lambda1",),
+    tables=tuple(
+        {
+            **_EMBEDDINGS,
+            "reg": "embeddings.register_tokens",
+            **in_blocks(
+                "encoder.layer",
+                f"norm1 {attention} norm2 mlp.fc1 mlp.fc2 layer_scale1.lambda1 "
+                "layer_scale2.lambda1",
+            ),
+        }
+        for attention in _ATTENTION
+    ),
+    unused=r"{}embeddings\.mask_token$",
+)
+
+_SIGLIP = {
+    POSITION_TABLE: "embeddings.position_embedding.weight",
+    "embedding": "embeddings.patch_embedding",
+    "Transformer/encoder_norm": "post_layernorm",
+    **in_blocks(
+        "encoder.layers",
+        "layer_norm1 self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.out_proj "
+        "layer_norm2 mlp.fc1 mlp.fc2",
+    ),
+}
+_POOL = "MAPHead_0/MultiHeadDotProductAttention_0"
+
+HUGGING_FACE_SIGLIP = TorchLayout(  # the image tower, whose `head` is our `MAPHead_0`
+    title="Hugging Face's SigLIP safetensors",
+    class_entry=False,
+    gelu="tanh",
+    prefix="vision_model.",
+    prefixes=("vision_model.", ""),
+    marks=("{}embeddings.patch_embedding.weight", "{}embeddings.position_embedding.weight"),
+    tables=(
+        {
+            **_SIGLIP,
+            "MAPHead_0/probe": "head.probe",
+            # PyTorch's own attention has its three projections in one array.
+            **{
+                f"{_POOL}/{projection}/{leaf}": f"head.attention.in_proj_{LEAVES[leaf]}"
+                for projection in ("query", "key", "value")
+                for leaf in ("kernel", "bias")
+            },
+            f"{_POOL}/out": "head.attention.out_proj",
+            "MAPHead_0/LayerNorm_0": "head.layernorm",
+            "MAPHead_0/MlpBlock_0/Dense_0": "head.mlp.fc1",
+            "MAPHead_0/MlpBlock_0/Dense_1": "head.mlp.fc2",
+        },
+    ),
+    unused=r"(?!{}|classifier\.)",
+)
+HUGGING_FACE_SIGLIP_CLASSIFIER = dataclasses.replace(
+    HUGGING_FACE_SIGLIP,
+    marks=(*HUGGING_FACE_SIGLIP.marks, "classifier.weight"),
+    tables=(_SIGLIP,),
+    unused=r"(?!{0}|classifier\.)|{0}head\.",
+    advice="SiglipForImageClassification takes the mean of the patches and leaves the attention "
+    'pooling in its file unused. Build the model with classifier="gap".',
+)
+
+_TIMM = {
+    "cls": "cls_token",
+    "reg": "reg_token",
+    POSITION_TABLE: "pos_embed",
+    "embedding": "patch_embed.proj",
+    "Transformer/encoder_norm": "norm",
+    "pre_logits": "pre_logits.fc",
+    "MAPHead_0/probe": "attn_pool.latent",
+    f"{_POOL}/query": "attn_pool.q",
+    f"{_POOL}/key": "attn_pool.kv",
+    f"{_POOL}/value": "attn_pool.kv",
+    f"{_POOL}/out": "attn_pool.proj",
+    "MAPHead_0/LayerNorm_0": "attn_pool.norm",
+    "MAPHead_0/MlpBlock_0/Dense_0": "attn_pool.mlp.fc1",
+    "MAPHead_0/MlpBlock_0/Dense_1": "attn_pool.mlp.fc2",
+    **in_blocks(
+        "blocks",
+        "norm1 attn.qkv attn.qkv attn.qkv attn.proj norm2 mlp.fc1 mlp.fc2 ls1.gamma ls2.gamma",
+    ),
+}
+TIMM = TorchLayout(
+    title="timm's safetensors",
+    marks=("patch_embed.proj.weight",),
+    # DINOv2's own files have another name for register tokens.
+    tables=(_TIMM, {**_TIMM, "reg": "register_tokens"}),
+    classifier="head",
+    unused="mask_token$",
+)
+
+# In the order in which they are tried.
+TORCH_LAYOUTS = (
+    HUGGING_FACE_DINOV2,
+    HUGGING_FACE_SIGLIP_CLASSIFIER,
+    HUGGING_FACE_SIGLIP,
+    HUGGING_FACE_VIT,
+    TIMM,
+)

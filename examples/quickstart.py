@@ -34,12 +34,12 @@ def quickstart(workdir, overrides):
         return status
 
     from keras_vit import export
-    from keras_vit.training.evaluators.load_keras_model import load_model
+    from keras_vit.training.inference.open_source import load_model
     from keras_vit.training.io.quiet_start import quiet_start
     from keras_vit.training.reporting.collect_run_results import report_run
 
     source = load_model(workdir)
-    model, names = source.model, source.class_names
+    model, names = source.model, source.interface.class_names
     calibration, _ = digits("train[:200]")
     images, labels = digits("test")
 

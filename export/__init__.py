@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .hub.to_hub import to_hub
     from .onnx.to_onnx import to_onnx
     from .tflite.to_tflite import to_tflite
-    from .verification.verify_and_thresholds import verify
+    from .verification.verify import verify
     from .web.to_web import to_web
 
 door(__name__, "keras_vit.export")
@@ -34,7 +34,7 @@ __getattr__ = import_when_used(
         "to_onnx": ".onnx.to_onnx",
         "to_tflite": ".tflite.to_tflite",
         "to_web": ".web.to_web",
-        "verify": ".verification.verify_and_thresholds",
+        "verify": ".verification.verify",
     },
 )
 

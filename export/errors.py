@@ -1,10 +1,11 @@
 """The errors of an export."""
 
+import contextlib
 import functools
-import importlib
-import types
+from collections.abc import Iterator
 
-from keras_vit.errors import damage_named, missing_extra
+from keras_vit import errors
+from keras_vit.training.errors import UsageError
 
 
 class ExportError(ValueError):
@@ -15,17 +16,17 @@ class RuntimeMissing(ExportError):
     """A runtime is not on this machine; the message is one line that says what to install."""
 
 
-def imported(module: str, extra: str) -> types.ModuleType:
-    """Returns a module that an extra of this package's installation brings.
-
-    Raises:
-        RuntimeMissing: if it cannot be imported.
-    """
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise RuntimeMissing(missing_extra(module, extra, error)) from error
-
-
 # Damage shows as any of a dozen errors, depending on which byte has it.
-damage_refused = functools.partial(damage_named, kind=ExportError)
+damage_refused = functools.partial(errors.damage_named, kind=ExportError)
+imported = functools.partial(errors.imported, kind=RuntimeMissing)
+
+
+@contextlib.contextmanager
+def as_export_errors() -> Iterator[None]:
+    """Turns the errors of exported files that evaluation opens too into those of this package."""
+    try:
+        yield
+    except UsageError as error:
+        raise RuntimeMissing(str(error)) from error
+    except ValueError as error:
+        raise (error if isinstance(error, ExportError) else ExportError(str(error))) from error

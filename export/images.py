@@ -3,7 +3,6 @@
 import logging
 import os
 import pathlib
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from keras_vit.training.data.skip_unreadable import SkipCounter
 from keras_vit.training.data.tf_data_batches import plain_dataset
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators.classification import class_order
-from keras_vit.training.evaluators.load_keras_model import resizing
+from keras_vit.training.inference.interface import Interface
 from keras_vit.training.io.image_listing import list_images, spread
 
 from .errors import ExportError, damage_refused
@@ -23,13 +22,11 @@ logger = logging.getLogger("keras_vit")
 
 def load_images(
     data: str | os.PathLike,
-    size: tuple[int, int],
+    interface: Interface,
     *,
     split: str | None = None,
     data_dir: str | None = None,
-    preprocess: str | None = None,
     limit: int = 200,
-    class_names: Sequence[str] | None = None,
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Returns (images, labels) of a data set.
 
@@ -37,13 +34,11 @@ def load_images(
         data: a name as `training.data.open` takes it, "digits" or "folder:/data/birds"; a
             directory with image files in and below it, which have no labels; or a .npz file
             with the arrays `images`, (n, height, width, 3) in [0, 1], and, if there are, `labels`.
-        size: (height, width) in pixels.
+        interface: of the model: the size of images, the operations that make them of photos, of
+            which the last is `value_range(-1,1)`, and the order of classes.
         split: text of the split, for names of data sets; None is "test", or of photos the only one.
         data_dir: folder of TensorFlow Datasets, for names of the registry.
-        preprocess: operations as in `training.data.preprocessing`, whose last is
-            `value_range(-1,1)`, for all but a .npz file; None resizes.
         limit: how many; of a directory, from its first file to its last, evenly apart.
-        class_names: of the model, in whose order the labels are given.
 
     Returns:
         images, (n, height, width, 3) float32 in [0, 1], and labels as `verify` takes them, or None
@@ -53,7 +48,7 @@ def load_images(
         ValueError: if there are no images, or they cannot be used. What cannot be read of a data
             set is left out, and named in a warning.
     """
-    preprocess = preprocess or resizing(size)
+    preprocess, size = interface.preprocessing, interface.image_size
     path, labels = pathlib.Path(str(data)), None
     if path.suffix == ".npz" and path.exists():
         expected = "Expected a .npz file with the array `images`"
@@ -78,7 +73,7 @@ def load_images(
         images = np.stack([each["image"] for each in examples])
         labels = np.stack([each["label"] for each in examples])
         try:
-            order = class_order(class_names, opened.dataset.class_names, str(data))
+            order = class_order(interface.class_names, opened.dataset.class_names, str(data))
         except UsageError as error:
             logger.warning("No accuracy is computed. %s", error)
             labels = None

@@ -15,13 +15,11 @@ from keras_vit.layers import PatchEmbedding
 from keras_vit.models import AxialResNet
 from keras_vit.models.inner_layers import inner_layers
 from keras_vit.training import paper_tables
-from keras_vit.training.evaluators.exported_files import labels_of
+from keras_vit.training.inference.interface import exported_operations, image_size, labels_of
 from keras_vit.training.io.atomic import atomic_file
 
 from .errors import ExportError
-from .labels_and_interface_json import exported_operations
-from .supported_models import image_size
-from .verification.verify_and_thresholds import Report
+from .verification.verify import Report
 
 LICENSES = {"apache-2.0": "Apache 2.0", "mit": "MIT", "cc-by-4.0": "Attribution 4.0 International"}
 CLASSES_SHOWN = 20

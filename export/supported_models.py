@@ -135,11 +135,6 @@ def _settings(layer):
     return {name: value for name, value in config if name not in others and "lora" not in name}
 
 
-def image_size(model: keras.Model) -> tuple[int, int]:
-    """Returns the (height, width) of the model's images, in pixels."""
-    return tuple(model.input_shape[1:3])
-
-
 def output_name(model: keras.Model, output: str | None = None) -> str:
     """Returns the endpoint that is exported: `output`, or if it is None the first of `OUTPUTS`.
 

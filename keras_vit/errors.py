@@ -1,15 +1,23 @@
 """The messages of damaged files and of packages that are not installed."""
 
 import contextlib
+import importlib
+import types
 from collections.abc import Iterator
 
 
-def missing_extra(module: str, extra: str, error: ImportError) -> str:
-    """Returns the message of a package that an extra of this package's installation brings."""
-    return (
-        f"Expected the package {module.split('.')[0]}. Received: {error}. Install it: pip install "
-        f"'keras-vit-16x16[{extra}]'"
-    )
+def imported(module: str, extra: str, kind: type[Exception] = ValueError) -> types.ModuleType:
+    """Returns a module that an extra of this package's installation brings.
+
+    Raises a `kind`, which says what to install, if it cannot be imported.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise kind(
+            f"Expected the package {module.split('.')[0]}. Received: {error}. Install it: pip "
+            f"install 'keras-vit-16x16[{extra}]'"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import keras
 
-from keras_vit.errors import damage_named, missing_extra
+from keras_vit.errors import damage_named, imported
 from keras_vit.type_hints import Tensor
 
 
@@ -53,10 +53,7 @@ class HubLayer(keras.layers.Layer):
                 f"{keras.backend.backend()!r}. Set KERAS_BACKEND=tensorflow."
             )
         self.handle = str(handle)
-        try:
-            import tensorflow_hub
-        except ImportError as error:
-            raise ValueError(missing_extra("tensorflow_hub", "hub", error)) from error
+        tensorflow_hub = imported("tensorflow_hub", "hub")
         if "://" not in self.handle and not os.path.exists(self.handle):
             raise FileNotFoundError(
                 f"Expected the directory of a TF-Hub module. There is none at {self.handle}, seen "

@@ -5,10 +5,9 @@ TensorFlow, Keras, JAX or matplotlib:
 
 - `commands`, `command_line` and `training/tasks`, so that --help is answered at once;
 - `training/data/opened_dataset.py`, so that missing data is reported at once;
-- `training/evaluators/load_keras_model.py` and `export/tflite/quantization.py`, of which commands
-  need the rest;
+- `export/tflite/quantization.py`, of which commands need the rest;
 - `keras_vit/backends/by_backend.py`, `training/engine/__init__.py` and
-  `training/evaluators/features_and_logits.py`, for the backend that runs;
+  `training/inference/keras_function.py`, for the backend that runs;
 - `training/reporting/html_pages.py` and `export/tflite/layer_errors.py`, for figures;
 - `benchmarks`, in processes that time imports or measure memory.
 """

@@ -6,11 +6,11 @@ EQUIVALENT = {
         "return dataset.rebatch(size // replicas, drop_remainder=True)",
     ): "batches are multiples of the replicas, so none is left over",
     (
-        "training/prediction/predict_folders_and_shards.py",
+        "training/prediction/predictor.py",
         "for number, row in zip(found, self._rows(found, images, pictures), strict=True):",
     ): "each image of the batch is then read again alone, and gives the same row",
     (
-        "export/tflite/flatbuffer_and_metadata.py",
+        "export/tflite/flatbuffer.py",
         "builder.PrependUOffsetTRelativeSlot(position, offset, 0)",
     ): "the offset that is left out, and no offset is 0 or 1",
     (

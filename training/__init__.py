@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .data.tf_data_batches import load_dataset
     from .evaluators.classification import evaluate
     from .loop.trainer import train
-    from .prediction.predict_folders_and_shards import predict
+    from .prediction.predictor import predictions
     from .recipes.optimizer import build_optimizer
 
 door(__name__, "keras_vit.training")
@@ -22,12 +22,12 @@ __getattr__ = import_when_used(
         "build_optimizer": ".recipes.optimizer",
         "evaluate": ".evaluators.classification",
         "load_dataset": ".data.tf_data_batches",
-        "predict": ".prediction.predict_folders_and_shards",
+        "predictions": ".prediction.predictor",
         "train": ".loop.trainer",
     },
 )
 
-__all__ = ["build_loss", "build_optimizer", "evaluate", "load_dataset", "predict", "train"]
+__all__ = ["build_loss", "build_optimizer", "evaluate", "load_dataset", "predictions", "train"]
 
 
 def __dir__() -> list[str]:

@@ -1,16 +1,16 @@
 """An export command at work: the model and the images that its options name, reports, messages."""
 
 import argparse
-import dataclasses
 import functools
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from keras_vit.training.evaluators.load_keras_model import SourceModel, load_model
+from keras_vit.training.inference.keras_function import KerasFunction
+from keras_vit.training.inference.open_source import load_model
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.io.paths import read_lines
 
@@ -18,7 +18,7 @@ from ..errors import ExportError
 from ..images import load_images
 from ..supported_models import portable
 from ..tflite.quantization import CALIBRATED
-from ..verification.verify_and_thresholds import Report, verify
+from ..verification.verify import Report, verify
 
 
 class Export:
@@ -28,7 +28,7 @@ class Export:
         self.options = options
 
     @functools.cached_property
-    def source(self) -> SourceModel:
+    def source(self) -> KerasFunction:
         """SOURCE, its model in the form that is exported.
 
         Raises:
@@ -42,7 +42,7 @@ class Export:
             image_size=options.image_size,
         )
         try:
-            return dataclasses.replace(source, model=portable(source.model))
+            return KerasFunction(portable(source.model), source.name, run=source.run)
         except ExportError as error:
             raise ExportError(f"{source.name} cannot be exported. {error}") from error
 
@@ -85,20 +85,23 @@ class Export:
             )
         return load_images(
             dataset,
-            source.image_size,
+            source.interface,
             split=split or options.split or run.get("eval_split"),
             data_dir=options.data_dir or source.run.get("data_dir") or None,
-            preprocess=source.preprocess,
             limit=options.count,
-            class_names=source.class_names,
         )
 
     def verify(self, artifact: str | os.PathLike, runtime: str | None = None) -> Report:
         """Returns the report of an artifact, on `samples`."""
         return verify(self.source.model, artifact, *self.samples, runtime=runtime)
 
-    def verify_written(self, artifact: str | os.PathLike) -> int:
-        """Says that an artifact was written, and shows its report where there are images."""
+    def write(self, export: Callable, **arguments: Any) -> int:
+        """Exports the model to --output by a function, and shows a report where there are images.
+
+        `export` takes the model, a path and `arguments`, and may return the path that it wrote.
+        """
+        written = export(self.source.model, self.options.output, **arguments)
+        artifact = written or self.options.output
         print(f"wrote {artifact}")
         try:
             _ = self.samples

@@ -24,16 +24,13 @@ def add_artifact(parser: CommandParser, text: str, count: int = 200) -> None:
     _add_images(parser, count)
 
 
-def add_labels(parser: CommandParser) -> None:
-    """Adds --labels."""
+def add_labels(parser: CommandParser, module_output: bool = False) -> None:
+    """Adds --labels, and with `module_output` --module_output."""
+    if module_output:
+        text = "what calling it returns; default: the logits, if there is a head"
+        parser.add_argument("--module_output", choices=("logits", "representation"), help=text)
     text = "text with a class name a line; default: those of the run's data set"
     parser.add_argument("--labels", metavar="FILE", type=any_path, help=text)
-
-
-def add_module_output(parser: CommandParser) -> None:
-    """Adds --module_output."""
-    text = "what calling it returns; default: the logits, if there is a head"
-    parser.add_argument("--module_output", choices=("logits", "representation"), help=text)
 
 
 def add_quantization(parser: CommandParser) -> None:

@@ -20,26 +20,23 @@ def add_options(parser: CommandParser) -> None:
     parser.add_argument("--resolution", choices=("fixed", "any"), default="fixed", help=text)
     text = "of the probabilities"
     parser.add_argument("--activation", choices=("softmax", "sigmoid"), help=text)
-    shared.add_module_output(parser)
-    shared.add_labels(parser)
+    shared.add_labels(parser, module_output=True)
 
 
 def run(options: argparse.Namespace) -> int:
     export = shared.opened(options)
     with quiet_start():
         imported("tensorflow_hub", "hub")
+    model = export.source.model
+    model.activation = options.activation or model.activation
+    output = {"labels": export.labels, "output": options.module_output}
+    return export.write(_write, resolution=options.resolution, **output)
+
+
+def _write(model, path, **arguments):
     from ..hub.to_hub import to_hub
 
-    model = export.source.model
-    arguments = {
-        "labels": export.labels,
-        "resolution": options.resolution,
-        "output": options.module_output,
-    }
-    model.activation = options.activation or model.activation
-    if options.output.name.endswith(archives.SUFFIXES):
-        with tempfile.TemporaryDirectory() as directory:
-            archives.pack(to_hub(model, f"{directory}/module", **arguments), options.output)
-    else:
-        to_hub(model, options.output, **arguments)
-    return export.verify_written(options.output)
+    if not path.name.endswith(archives.SUFFIXES):
+        return to_hub(model, path, **arguments)
+    with tempfile.TemporaryDirectory() as directory:
+        return archives.pack(to_hub(model, f"{directory}/module", **arguments), path)

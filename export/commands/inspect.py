@@ -26,13 +26,13 @@ def add_options(parser: CommandParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     export = shared.opened(options)
-    from keras_vit.training.evaluators.exported_files import interface_of
+    from keras_vit.training.inference.interface import interface_of
     from keras_vit.training.reporting.matplotlib_figures import write_png
 
-    from ..tflite.flatbuffer_and_metadata import TFLiteFile
+    from ..tflite.flatbuffer import TFLiteFile
     from ..tflite.layer_errors import figure, layer_errors
     from ..tflite.to_tflite import to_tflite
-    from ..verification.verify_and_thresholds import require_image_size
+    from ..verification.verify import require_image_size
 
     TFLiteFile(options.artifact)  # says what is wrong with a damaged one
     images, _ = export.samples

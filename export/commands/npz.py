@@ -18,5 +18,4 @@ def run(options: argparse.Namespace) -> int:
     export = shared.opened(options)
     from keras_vit.checkpoints import save_checkpoint
 
-    save_checkpoint(export.source.model, options.output)
-    return export.verify_written(options.output)
+    return export.write(save_checkpoint)

@@ -15,19 +15,12 @@ def add_options(parser: CommandParser) -> None:
     shared.add_model_and_output(parser, "file to write")
     text = "store and compute in float16, for GPUs"
     parser.add_argument("--float16", action="store_true", help=text)
-    shared.add_module_output(parser)
-    shared.add_labels(parser)
+    shared.add_labels(parser, module_output=True)
 
 
 def run(options: argparse.Namespace) -> int:
     export = shared.opened(options)
     from ..onnx.to_onnx import to_onnx
 
-    file = to_onnx(
-        export.source.model,
-        options.output,
-        labels=export.labels,
-        output=options.module_output,
-        float16=options.float16,
-    )
-    return export.verify_written(file)
+    output = {"labels": export.labels, "output": options.module_output}
+    return export.write(to_onnx, float16=options.float16, **output)

@@ -33,25 +33,21 @@ def add_options(parser: CommandParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     export = shared.opened(options)
-    from ..tflite.to_tflite import to_tflite_files
+    from ..tflite.to_tflite import to_tflite
 
-    files = {options.quantization: options.output}
-    if options.all:
-        files = {name: options.output / f"{name}.tflite" for name in QUANTIZATIONS}
-        _ = export.samples  # before the work of an export that could not be compared
-    to_tflite_files(
-        export.source.model,
-        files,
-        calibration=export.calibration(files),
-        labels=export.labels,
-        batch_sizes=options.batch_sizes,
-        image_sizes=options.image_sizes,
-        feature_vector=options.feature_vector,
-        probabilities=options.probabilities,
-    )
+    kinds = QUANTIZATIONS if options.all else [options.quantization]
+    added = ("batch_sizes", "image_sizes", "feature_vector", "probabilities")
+    arguments = {
+        "quantization": QUANTIZATIONS if options.all else options.quantization,
+        "calibration": export.calibration(kinds),
+        "labels": export.labels,
+        **{name: getattr(options, name) for name in added},
+    }
     if not options.all:
-        return export.verify_written(options.output)
-    reports = [export.verify(file) for file in files.values()]
+        return export.write(to_tflite, **arguments)
+    _ = export.samples  # before the work of an export that could not be compared
+    to_tflite(export.source.model, options.output, **arguments)
+    reports = [export.verify(options.output / f"{kind}.tflite") for kind in kinds]
     values = [dict(report.rows()) for report in reports]
     rows = [
         (name, *(each[name] for each in values))

@@ -33,9 +33,8 @@ def run(options: argparse.Namespace) -> int:
     export = shared.opened(options)
     from ..web.to_web import to_web
 
-    page = to_web(
-        export.source.model,
-        options.output,
+    status = export.write(
+        to_web,
         labels=export.labels,
         title=options.title,
         quantization=options.quantization,
@@ -44,8 +43,7 @@ def run(options: argparse.Namespace) -> int:
         single_file=options.single_file,
         litert_folder=options.litert_js,
     )
-    status = export.verify_written(page)
-    place = shlex.quote(str(page))
+    place = shlex.quote(str(options.output))
     if options.single_file:
         print(f"Open it in a browser: python -m webbrowser {place}")
     else:

@@ -9,11 +9,11 @@ import tensorflow as tf
 
 from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
+from keras_vit.training.inference.interface import Interface, image_size, model_operations
 from keras_vit.training.io.atomic import atomic_directory
 from keras_vit.unknown_names import require_one_of
 
-from ..labels_and_interface_json import exported_texts, model_operations
-from ..supported_models import BYTES_FROM, image_size, output_name, portable
+from ..supported_models import BYTES_FROM, output_name, portable
 from .archives import write_saved_model
 
 RESOLUTIONS = ("fixed", "any")
@@ -68,7 +68,7 @@ def to_hub(
     require_one_of("resolution", resolution, RESOLUTIONS)
     model = portable(model)
     output, activation = output_name(model, output), activation or model.activation
-    texts = exported_texts(model, labels, activation, output)
+    texts = Interface.of_export(model, output, labels, activation).texts()
     directory = pathlib.Path(directory)
     if patterns := {*"*?[\\"} - {os.sep} & {*os.path.abspath(directory)}:
         raise ValueError(

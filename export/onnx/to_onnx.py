@@ -8,13 +8,12 @@ import keras
 import tensorflow as tf
 
 from keras_vit.checkpoints.save import require_finite
-from keras_vit.training.evaluators.exported_files import LABELS_FILE
+from keras_vit.training.inference.interface import LABELS_FILE, Interface, image_size
 from keras_vit.training.io.atomic import atomic_file
 
 from ..errors import damage_refused, imported
-from ..labels_and_interface_json import exported_texts
 from ..quiet_conversion import quiet_conversion
-from ..supported_models import FILE_LIMIT, image_size, output_name, portable
+from ..supported_models import FILE_LIMIT, output_name, portable
 from ..tflite.gpu_delegate_fixes import for_delegates
 
 # The first that has LayerNormalization, which quantizers know; GELU becomes Erf or Tanh.
@@ -71,7 +70,7 @@ def to_onnx(
     # The model's own are finite here.
     require_finite(model, "float16 ends at 65504. Export float32")
     output = output_name(model, output)
-    texts = exported_texts(model, labels, activation or model.activation, output)
+    texts = Interface.of_export(model, output, labels, activation).texts()
     if LABELS_FILE in texts:
         texts["labels"] = texts.pop(LABELS_FILE)
     image = keras.Input((*image_size(model), 3), dtype="float32", name="image")

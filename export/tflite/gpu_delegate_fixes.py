@@ -13,7 +13,7 @@ from keras_vit.layers import MAPHead, RootPooling
 from keras_vit.models.inner_layers import with_replaced_layers
 from keras_vit.type_hints import Tensor
 
-from . import flatbuffer_and_metadata as files
+from . import flatbuffer as files
 
 GREATEST_RANK = 4
 PADS = ("PAD", "PADV2", "MIRROR_PAD")

@@ -9,7 +9,7 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from ..errors import ExportError, damage_refused
-from .flatbuffer_and_metadata import TFLiteFile, nodes, producers
+from .flatbuffer import TFLiteFile, nodes, producers
 
 # Operations that move values have the error of their input.
 MOVES = ("RESHAPE", "TRANSPOSE", "STRIDED_SLICE", "SLICE", "SPLIT", "CONCATENATION", "PAD")

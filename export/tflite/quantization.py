@@ -57,7 +57,7 @@ def quantize(
     """
     from litert_quantizer.quantizer import Quantizer
 
-    from .flatbuffer_and_metadata import has_infinite_float16, pack, unpack
+    from .flatbuffer import has_infinite_float16, pack, unpack
 
     manager = _recipe(quantization)
     with quiet_conversion(UserWarning):
@@ -108,7 +108,7 @@ def _activation_ranges(model, samples, manager):
     from litert_quantizer import calibrator
     from litert_quantizer.utils.qsv_utils import min_max_update
 
-    from .flatbuffer_and_metadata import nodes, rank, unpack
+    from .flatbuffer import nodes, rank, unpack
 
     observer = calibrator.Calibrator(
         model,

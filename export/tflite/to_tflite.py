@@ -6,8 +6,8 @@ import os
 import pathlib
 import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -18,28 +18,22 @@ from keras_vit.analysis.attention import rollout_endpoint
 from keras_vit.models.argument_ranges import as_height_width
 from keras_vit.models.image_model import ACTIVATIONS, ImageModel
 from keras_vit.models.inner_layers import with_replaced_layers
-from keras_vit.training.evaluators.exported_files import LABELS_FILE
+from keras_vit.training.inference.interface import Interface, image_size
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.type_hints import ImageSize, Tensor
 from keras_vit.unknown_names import require_one_of
 
 from ..errors import ExportError, damage_refused, imported
 from ..hub.archives import write_saved_model
-from ..labels_and_interface_json import exported_operations, exported_texts
-from ..supported_models import (
-    check_range,
-    image_size,
-    output_name,
-    portable,
-    require_single_file,
-)
-from . import flatbuffer_and_metadata as flatbuffer
+from ..supported_models import check_range, output_name, portable, require_single_file
+from . import flatbuffer
 from .gpu_delegate_fixes import (
     compute_constants,
     delegate_faults,
     equalize_ranks,
     for_delegates,
 )
+from .mediapipe_metadata import add_metadata, append_texts
 from .quantization import CALIBRATED, FOR_NPUS, QUANTIZATIONS, quantize
 
 MAIN = "serving_default"
@@ -55,7 +49,7 @@ def to_tflite(
     model: keras.Model,
     file: str | os.PathLike,
     *,
-    quantization: str = "none",
+    quantization: str | Sequence[str] = "none",
     calibration: Iterable[Tensor] | None = None,
     labels: Sequence[str] | None = None,
     batch_sizes: Sequence[int] = (),
@@ -76,7 +70,8 @@ def to_tflite(
     Args:
         model: of this package, one of `export.supported_models.MODELS`.
         file: the file to write; it appears whole or not at all.
-        quantization:
+        quantization: one of these; or several, of a model that is converted once, and `file` is a
+            directory that gets a NAME.tflite of each:
             "none": float32.
             "float16": weights in float16, half the size.
             "dynamic": weights in int8, activations rounded as they come; a quarter
@@ -114,59 +109,29 @@ def to_tflite(
             not followed.
         OSError: if the file cannot be written.
     """
-    (written,) = to_tflite_files(
-        model,
-        {quantization: file},
-        calibration=calibration,
-        labels=labels,
-        batch_sizes=batch_sizes,
-        image_sizes=image_sizes,
-        feature_vector=feature_vector,
-        attention_rollout=attention_rollout,
-        activation=activation,
-        probabilities=probabilities,
-    )
-    return written
-
-
-def to_tflite_files(
-    model: keras.Model,
-    files: Mapping[str, str | os.PathLike],
-    *,
-    calibration: Iterable[Tensor] | None = None,
-    labels: Sequence[str] | None = None,
-    activation: str | None = None,
-    probabilities: bool = False,
-    **added: Any,
-) -> list[pathlib.Path]:
-    """Writes several quantizations of a model, which is converted once, and returns the files.
-
-    Args:
-        files: from quantization to file.
-        **added: `batch_sizes`, `image_sizes`, `feature_vector` and `attention_rollout`.
-
-    The other arguments and the errors are those of `to_tflite`.
-    """
-    for quantization in files:
-        _check_quantization(quantization, calibration)
+    kinds = [quantization] if isinstance(quantization, str) else list(quantization)
+    for kind in kinds:
+        _check_quantization(kind, calibration)
     model = portable(model)
     require_single_file(model)
-    output, activation = output_name(model), activation or model.activation
+    output = output_name(model)
     if probabilities and output != "logits":
         raise ValueError("Expected probabilities=False: the model has no head.")
-    texts = exported_texts(model, labels, activation, "probabilities" if probabilities else output)
-    found = signatures(model, _names(**added), activation if probabilities else None)
-    samples = None
-    if calibration is not None and not CALIBRATED.isdisjoint(files):
+    output = "probabilities" if probabilities else output
+    interface = Interface.of_export(model, output, labels, activation)
+    names = _names(batch_sizes, image_sizes, feature_vector, attention_rollout)
+    found = signatures(model, names, interface.activation if probabilities else None)
+    samples, content, path = None, None, pathlib.Path(file)
+    if calibration is not None and not CALIBRATED.isdisjoint(kinds):
         samples = _calibration_samples(calibration, found)
-    content = None
-    for quantization, file in files.items():
-        with atomic_file(file) as temporary:
-            content = content or _float_content(model, found, LABELS_FILE in texts)
-            is_float = quantization == "none"
-            temporary.write_bytes(content if is_float else quantize(content, quantization, samples))
-            flatbuffer.append_texts(temporary, texts)
-    return [pathlib.Path(file) for file in files.values()]
+    for kind in kinds:
+        written = path if kind == quantization else path / f"{kind}.tflite"
+        with atomic_file(written) as temporary:
+            content = content or _float_content(model, found, interface)
+            whole = content if kind == "none" else quantize(content, kind, samples)
+            temporary.write_bytes(whole)
+            append_texts(temporary, interface.texts())
+    return path
 
 
 def _check_quantization(quantization, calibration):
@@ -186,7 +151,7 @@ def _check_quantization(quantization, calibration):
         )
 
 
-def _float_content(model, found, labels):
+def _float_content(model, found, interface):
     tree = flatbuffer.unpack(_convert(model, found))
     for definition in tree.signatureDefs:
         definition.signatureKey = [*found][int(definition.signatureKey[-3:])]
@@ -194,8 +159,7 @@ def _float_content(model, found, labels):
     equalize_ranks(tree)
     _check_for_delegates(model, tree, found)
     flatbuffer.share_equal_weights(tree)
-    operations = exported_operations(model)
-    flatbuffer.add_metadata(tree, model.name, operations, found[MAIN].output, labels)
+    add_metadata(tree, model.name, interface)
     return flatbuffer.pack(tree)
 
 
@@ -262,7 +226,7 @@ class Signature(NamedTuple):
     output: str
 
 
-def _names(batch_sizes=(), image_sizes=(), feature_vector=False, attention_rollout=False):
+def _names(batch_sizes, image_sizes, feature_vector, attention_rollout):
     """Returns the names of signatures, the main one first; `to_tflite` explains the arguments."""
     for batch in batch_sizes:
         if not isinstance(batch, int) or batch < 1:

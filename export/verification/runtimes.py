@@ -21,14 +21,19 @@ from ai_edge_litert.interpreter import Interpreter
 from keras_vit.checkpoints import load_checkpoint
 from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
-from keras_vit.training.evaluators.exported_files import ONNXFunction, TFLiteFunction
+from keras_vit.training.inference.exported_functions import (
+    ModuleFunction,
+    ONNXFunction,
+    TFLiteFunction,
+)
+from keras_vit.training.inference.interface import image_size, model_operations
 from keras_vit.type_hints import Tensor
 
 from ..errors import ExportError, RuntimeMissing, damage_refused, imported
 from ..hub.to_hub import endpoint_model
-from ..labels_and_interface_json import model_operations
-from ..supported_models import activation_between, image_size, output_name
-from ..tflite.flatbuffer_and_metadata import TFLiteFile, metadata_of
+from ..supported_models import activation_between, output_name
+from ..tflite.flatbuffer import TFLiteFile
+from ..tflite.mediapipe_metadata import metadata_of
 from ..tflite.to_tflite import MAIN, signatures
 from ..web.to_web import litert_js, write_page
 from . import NPZ, ONNX, RUNTIMES, SAVED_MODEL, TFLITE
@@ -97,7 +102,7 @@ class Artifact:
     """An exported file, opened by what will run it in the end.
 
     Attributes:
-        kind: key of `export.verification.verify_and_thresholds.THRESHOLDS`.
+        kind: key of `export.verification.report.THRESHOLDS`.
         output: what it computes, "logits", "probabilities" or "representation".
         run: from images (n, height, width, 3) float32 in [0, 1] to the outputs (n, …), and to what
             an accelerator took, None where there is none.
@@ -130,26 +135,20 @@ def in_batches(function: Callable[[np.ndarray], Tensor], images: np.ndarray) -> 
 
 def open_hub(path: pathlib.Path, model: keras.Model | None = None) -> Artifact:
     """Opens the directory of a TF-Hub module."""
-    tensorflow_hub = imported("tensorflow_hub", "hub")
+    function = ModuleFunction(path, load=imported("tensorflow_hub", "hub").load)
     with damage_refused(f"{path} cannot be loaded as a SavedModel"):
-        module = tensorflow_hub.load(str(path))
-        signature = module.signatures["serving_default"]
+        signature = function.module.signatures["serving_default"]
         output = "logits" if "logits" in signature.structured_outputs else "representation"
-    if not callable(module):
-        raise ExportError(
-            f"Expected a TF-Hub module that can be called. Received: {path}, a SavedModel "
-            "with signatures only. `keras-vit export hub` writes callable ones."
-        )
     (images,) = signature.structured_input_signature[1].values()
     sides = tuple(images.shape)[1:3]
     activation = _activation_of(signature, sides, model)
     return Artifact(
         kind="hub",
         output=output,
-        run=lambda images: (in_batches(module, images), None),
+        run=lambda images: (in_batches(function, images), None),
         image_size=sides if all(sides) else None,
         activation=activation,
-        other_ways=partial(_other_ways, module, model, output, activation),
+        other_ways=partial(_other_ways, function.module, model, output, activation),
     )
 
 
@@ -228,9 +227,7 @@ def _open_keras(path, model):
 
 def _open_onnx(path, model=None):
     """Opens an .onnx file in ONNX Runtime, on the processor."""
-    for module in ("onnx", "onnxruntime"):
-        imported(module, "onnx")
-    function = ONNXFunction(path, damage_refused)
+    function = ONNXFunction(path)
 
     def run(images):
         return in_batches(function, images), Delegation("CPUExecutionProvider", True)
@@ -248,9 +245,7 @@ def _open_onnx(path, model=None):
 
 def _open_interpreter(path, model=None, runtime="litert", delegation=None):
     """Opens a .tflite file in LiteRT's interpreter, or in OpenVINO, on one thread."""
-    file = TFLiteFile(path)
-    with damage_refused(f"{path} cannot be run"):
-        function = TFLiteFunction(path, runtime, threads=1)
+    file, function = TFLiteFile(path), TFLiteFunction(path, runtime, threads=1)
     # A quantized file ends with DEQUANTIZE.
     activation = None
     if function.output == "probabilities":

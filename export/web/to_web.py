@@ -30,12 +30,12 @@ from keras_vit.files.hidden_folder import make_folder, writing
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.photos.prepare_photos import keeps_upright, parsed_operations, prepare_photo
 from keras_vit.training.errors import first_line
+from keras_vit.training.inference.interface import Interface, exported_operations, image_size
 from keras_vit.training.io.atomic import atomic_directory, write_text
 from keras_vit.type_hints import Tensor
 
 from ..errors import ExportError, damage_refused
-from ..labels_and_interface_json import interface_of_model, labels_of_model
-from ..supported_models import check_range, image_size, portable
+from ..supported_models import check_range, portable
 from ..tflite.to_tflite import to_tflite
 
 # LiteRT.js.
@@ -115,14 +115,9 @@ def to_web(
             "Expected a model with a head: the page shows classes. Received: one with num_classes="
             "None."
         )
-    labels = labels_of_model(labels, model, "logits")
-    interface = interface_of_model(model, activation or model.activation, "logits")
-    settings = {
-        **page_settings(model, interface, labels),
-        "without_gpu": None if quantization in ("none", "float16") else _WITHOUT_GPU,
-        "examples": [_png(example) for example in examples],
-    }
-    litert = litert_js(litert_folder)  # before the work of an export in vain
+    # Before the work of an export in vain.
+    page_operations(exported_operations(model), image_size(model))
+    litert = litert_js(litert_folder)
     with tempfile.TemporaryDirectory() as directory:
         file = to_tflite(
             model,
@@ -130,9 +125,14 @@ def to_web(
             quantization=quantization,
             calibration=calibration,
             labels=labels,
-            attention_rollout=settings["rollout"] is not None,
+            attention_rollout=_has_rollout(model),
             activation=activation,
         )
+        settings = {
+            **page_settings(model, Interface.of_file(file, image_size(model), "logits")),
+            "without_gpu": None if quantization in ("none", "float16") else _WITHOUT_GPU,
+            "examples": [_png(example) for example in examples],
+        }
         height, width = image_size(model)
         megabytes = file.stat().st_size / 1e6
         settings["facts"] = {
@@ -153,26 +153,25 @@ def to_web(
         )
 
 
-def page_settings(
-    model: keras.Model, interface: Mapping[str, Any], labels: Sequence[str] | None
-) -> dict[str, Any]:
-    """Returns the settings of a page that follow from its model and the texts inside its file.
+def _has_rollout(model):
+    """Whether the model has a map of the image: axial attention and residual networks have none."""
+    return isinstance(model, VisionTransformer) and model.arguments["attention"] == "global"
+
+
+def page_settings(model: keras.Model, interface: Interface) -> dict[str, Any]:
+    """Returns the settings of a page that follow from its model and the interface of its file.
 
     `rollout`, [rows, columns] of a map of the image, and `stride`, the pixels of each, are None of
     models that have none.
     """
-    rollout = stride = None
-    # Axial attention and residual networks have no map of the image.
-    if isinstance(model, VisionTransformer) and model.arguments["attention"] == "global":
-        rollout, stride = list(model.grid_size), model.token_stride
-    size = interface["image_size"]
+    has_rollout = _has_rollout(model)
     return {
-        "operations": page_operations(interface["preprocessing"], tuple(size)),
-        "image_size": size,
-        "labels": labels,
-        "activation": interface["activation"],
-        "rollout": rollout,
-        "stride": stride,
+        "operations": page_operations(interface.preprocessing, interface.image_size),
+        "image_size": list(interface.image_size),
+        "labels": interface.class_names,
+        "activation": interface.applied,
+        "rollout": list(model.grid_size) if has_rollout else None,
+        "stride": model.token_stride if has_rollout else None,
     }
 
 

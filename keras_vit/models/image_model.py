@@ -6,7 +6,7 @@ attention, the representation, the head and the losses.
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
@@ -14,7 +14,7 @@ import keras
 
 from keras_vit.backends.by_backend import predicting
 from keras_vit.models import inner_layers as inner
-from keras_vit.photos.imagenet_classes import require_class_name
+from keras_vit.photos.imagenet_classes import class_names_of
 from keras_vit.type_hints import Tensor
 from keras_vit.unknown_names import refuse_unknown, require_one_of
 
@@ -54,6 +54,11 @@ def model_inside(model: keras.Model, needs_head: bool = False) -> str:
             "original, after original.set_weights(copy.get_weights())."
         )
     return ""
+
+
+def encoder_of(model: keras.Model) -> keras.Model:
+    """Returns the encoder inside of a model that pre-trains one, or the model itself."""
+    return getattr(model, "encoder", model)
 
 
 def require_kind(model: Any, kind: type | tuple[type, ...], expected: str) -> None:
@@ -208,18 +213,8 @@ class ImageModel(keras.Model):
     @class_names.setter
     def class_names(self, names: Sequence[str] | None) -> None:
         """Takes one name for each class; raises ValueError for another number, or no line."""
-        if isinstance(names, str | Mapping | Set):
-            raise ValueError(f"Expected a list of names. Received: {names!r}")
         if names is not None:
-            names = tuple(names)
-            for name in names:
-                require_class_name(name, self.name)
-            num_classes = self.arguments.get("num_classes")
-            if len(names) != num_classes:
-                raise ValueError(
-                    f"Expected one name for each of the model's {num_classes or 0} classes. "
-                    f"Received: {len(names)} names."
-                )
+            names = class_names_of(names, self.arguments.get("num_classes") or 0, self.name)
         self._record.class_names = names
 
     @property

@@ -11,7 +11,7 @@ from benchmarks.figure_11_throughput import Measurement, search
 from benchmarks.harness.process import ProcessError
 from benchmarks.libraries import Case
 from keras_vit.export.errors import RuntimeMissing
-from keras_vit.export.verification.verify_and_thresholds import verify
+from keras_vit.export.verification.verify import verify
 
 MAKERS = compare_pipelines.pipelines()
 PIPELINES = [(kind, name) for kind, makers in MAKERS.items() for name in makers]

@@ -18,8 +18,8 @@ from keras_vit.export.command_line import export as export_command
 from keras_vit.export.images import load_images
 from keras_vit.export.tflite.quantization import QUANTIZATIONS
 from keras_vit.export.tflite.to_tflite import to_tflite
-from keras_vit.export.verification import verify_and_thresholds
-from keras_vit.training.evaluators.exported_files import labels_of
+from keras_vit.export.verification import verify
+from keras_vit.training.inference.interface import labels_of
 from tests.export.conftest import answer
 from tests.training.runs import write_run_config
 
@@ -53,7 +53,7 @@ def costs_without_processes(monkeypatch):
     """Costs, and the processes that measure them, have tests of their own."""
     costs = {"load_seconds": 0.1, "first_call_seconds": 0.01, "latency_ms": 1.0}
     costs |= {"peak_memory_bytes": 2**20, "partitions": 1, "operations_outside_delegate": {}}
-    monkeypatch.setattr(verify_and_thresholds, "measure", lambda *_: costs)
+    monkeypatch.setattr(verify, "measure", lambda *_: costs)
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from keras_vit.export.errors import ExportError
 from keras_vit.export.images import load_images
+from keras_vit.training.inference.interface import Interface
 from keras_vit.training.io.image_listing import spread
 
 
@@ -14,7 +15,7 @@ def test_directories_of_images(tmp_path, caplog):
     for index, image in enumerate(pixels):
         (tmp_path / f"{index}.png").write_bytes(tf.io.encode_png(image).numpy())
     (tmp_path / "notes.txt").write_text("not an image")
-    images, labels = load_images(tmp_path, (16, 16), limit=2)
+    images, labels = load_images(tmp_path, Interface((16, 16)), limit=2)
     expected = tf.image.resize(pixels / np.float32(255), (16, 16))
     np.testing.assert_allclose(images, expected[:2], atol=1e-6)
     assert spread([*range(9)], 4) == [0, 2, 4, 6] and spread([1, 2], 5) == [1, 2]
@@ -25,18 +26,19 @@ def test_directories_of_images(tmp_path, caplog):
         os.link(tmp_path / f"{number}.png", folder / name / "whole.png")
     (folder / "bird/nothing.png").write_bytes(b"")
     # Its only split.
-    source, options = f"folder:{folder}", {"size": (16, 16)}
+    source = f"folder:{folder}"
     for names in (known, ["wren", "bird", "owl"]):
-        images, labels = load_images(source, class_names=names, **options)
+        images, labels = load_images(source, Interface((16, 16), class_names=names))
         shown = [known.index(names[place]) for place in labels.argmax(1)]
         np.testing.assert_allclose(images, expected.numpy()[shown], atol=1e-6)
-    assert load_images(source, class_names=["owl", "crow", "wren"], **options)[1] is None
+    others = Interface((16, 16), class_names=["owl", "crow", "wren"])
+    assert load_images(source, others)[1] is None
     assert "Left out: bird/nothing.png cannot be read" in caplog.text
     assert "It lacks crow and has also bird." in caplog.text
     for name in known:
         (folder / name / "whole.png").unlink()
     with pytest.raises(ExportError, match="Received: none that can be read"):
-        load_images(source, **options)
+        load_images(source, others)
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match=r"Expected images \(.*\) in .*empty. Received: none"):
-        load_images(tmp_path / "empty", (16, 16))
+        load_images(tmp_path / "empty", others)

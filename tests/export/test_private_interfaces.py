@@ -8,7 +8,7 @@ EXPORT = pathlib.Path(__file__).parents[2] / "export"
 CONVERTER = "tensorflow.lite.python.convert"
 PRIVATE = {
     f"from {CONVERTER} import convert_saved_model": "to_tflite",
-    "from ai_edge_litert import schema_py_generated": "flatbuffer_and_metadata",
+    "from ai_edge_litert import schema_py_generated": "flatbuffer",
     "interpreter._get_ops_details": "subprocesses",
     "from litert_quantizer import calibrator": "quantization",
     "from litert_quantizer.utils.qsv_utils import min_max_update": "quantization",

@@ -8,7 +8,7 @@ from keras_vit import export
 from keras_vit.export import supported_models
 from keras_vit.export.errors import ExportError
 from keras_vit.models.inner_layers import inner_layers
-from keras_vit.training.evaluators.exported_files import interface_of
+from keras_vit.training.inference.interface import interface_of
 from tests.export.conftest import run
 from tests.tiny_vit import tiny_vit
 

@@ -6,7 +6,6 @@ import keras_vit
 from benchmarks.errors_in_runtimes import FAMILIES, small_model, with_noise
 from keras_vit import export
 from keras_vit.export.errors import RuntimeMissing
-from keras_vit.export.tflite.to_tflite import to_tflite_files
 from keras_vit.export.verification.subprocesses import measure
 from tests.export.conftest import answer, skipped_without, verify
 
@@ -26,7 +25,7 @@ def model(request, make_vit):
 
 def test_every_kind_of_model_becomes_every_artifact(model, images, tmp_path):
     files = {kind: tmp_path / f"{kind}.tflite" for kind in LIMITS}
-    to_tflite_files(model, files, calibration=images)
+    export.to_tflite(model, tmp_path, quantization=LIMITS, calibration=images)
     for kind, limit in LIMITS.items():
         report = verify(model, files[kind], images)
         assert report.kind == kind

@@ -10,21 +10,21 @@ from PIL import Image
 
 import keras_vit
 from keras_vit import export
-from keras_vit.export import labels_and_interface_json as texts_of_exports
 from keras_vit.export.hub import archives
 from keras_vit.export.images import load_images
-from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile
+from keras_vit.export.tflite.flatbuffer import TFLiteFile
 from keras_vit.export.verification.runtimes import open_hub
 from keras_vit.photos.prepare_photos import read_photo
-from keras_vit.training import data
+from keras_vit.training import data, sources
 from keras_vit.training.config import schema
 from keras_vit.training.data import records
 from keras_vit.training.data.preprocessing.preprocess import Preprocess, read_images
 from keras_vit.training.data.sets import prepare_datasets, splits, tfds_folder
 from keras_vit.training.engine import checkpoints
 from keras_vit.training.engine.tensorflow import read_cluster
-from keras_vit.training.evaluators import exported_files, few_shot, load_keras_model
-from keras_vit.training.evaluators.features_and_logits import load_frozen
+from keras_vit.training.evaluators import few_shot
+from keras_vit.training.inference import interface as texts_of_exports
+from keras_vit.training.inference.open_source import load_model, open_source
 from keras_vit.training.io.paths import read_lines
 from keras_vit.training.loop.run_directory import drop_events_after
 from keras_vit.training.protocols.train_unless_finished import computed_once
@@ -81,7 +81,8 @@ def test_npz(attack_file, model, tmp_path):
     attack_file("npz", 100, file, load)
     attack_file("npz, a member's bytes", 100, file, load, member="cls.npy")
     np.savez(file, images=np.zeros((2, 8, 8, 3), "float32"), labels=np.zeros(2, int))
-    attack_file("npz of images", 100, file, lambda file: load_images(file, (8, 8)))
+    interface = texts_of_exports.Interface((8, 8))
+    attack_file("npz of images", 100, file, lambda file: load_images(file, interface))
 
 
 def test_safetensors(attack_file, cases, golden, build_case, load_case, write_case, tmp_path):
@@ -102,10 +103,10 @@ def test_safetensors(attack_file, cases, golden, build_case, load_case, write_ca
 def test_keras_files(attack_file, model, tmp_path):
     file = tmp_path / "model.keras"
     model.save(file)
-    attack_file("keras", 12, file, load_keras_model.load_model)
+    attack_file("keras", 12, file, load_model)
     attack_file("keras, as a checkpoint", 6, file, lambda _: keras_vit.load_checkpoint(model, file))
-    attack_file("keras, arguments", 40, file, load_keras_model.saved_arguments)
-    attack_file("keras, its config", 12, file, load_keras_model.load_model, member="config.json")
+    attack_file("keras, arguments", 40, file, sources.saved_arguments)
+    attack_file("keras, its config", 12, file, load_model, member="config.json")
 
 
 def test_files_of_a_run(attack_file, tmp_path):
@@ -122,7 +123,7 @@ def test_files_of_a_run(attack_file, tmp_path):
     np.save(tmp_path / "some.tfrecord.offsets.npy", 20 * np.arange(50))
     table = str(tmp_path / "some.tfrecord")
     for name, count, read in (
-        ("config.json", 400, load_keras_model.read_run_config),
+        ("config.json", 400, sources.read_run_config),
         ("metrics.csv", 400, read_metrics),
         ("evaluation.npz", 200, kept_evaluation),
         ("result.json", 200, lambda file: computed_once(file, dict)),
@@ -157,7 +158,7 @@ def test_events_and_checkpoints_of_a_run(attack_file, tmp_path):
 
 def test_modules(attack_file, attack, model, tmp_path):
     directory = export.to_hub(model, tmp_path / "module", labels=["a", "b"])
-    for name, load in (("saved_model.pb", open_hub), ("saved_model.pb, predicting", load_frozen)):
+    for name, load in (("saved_model.pb", open_hub), ("saved_model.pb, predicting", open_source)):
         attack_file(name, 2, directory / "saved_model.pb", lambda _, load=load: load(directory))
     for name, count in (("labels.txt", 60), ("interface.json", 200)):
         file = directory / "assets" / name
@@ -179,7 +180,7 @@ def test_modules(attack_file, attack, model, tmp_path):
 
 def test_tflite(attack_file, attack, model, tmp_path):
     def predict(file):
-        load_frozen(file).logits(np.zeros((1, 8, 8, 3)))
+        open_source(file)(np.zeros((1, 8, 8, 3)))
 
     def read_end(changed):
         file.write_bytes(changed)
@@ -193,8 +194,8 @@ def test_tflite(attack_file, attack, model, tmp_path):
 
 
 def exported(path):
-    exported_files.labels_of(path)
-    Preprocess(exported_files.interface_of(path).get("preprocessing") or "decode")
+    texts_of_exports.labels_of(path)
+    Preprocess(texts_of_exports.interface_of(path).get("preprocessing") or "decode")
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF"])
@@ -232,7 +233,7 @@ def test_texts(attack, attack_file, model, tmp_path):
     job = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 0}}
     attack_text("TF_CONFIG", json.dumps(job), lambda text: read_cluster({"TF_CONFIG": text}))
     labels = "crow\nfinch\n"
-    of_model = texts_of_exports.labels_of_model
-    attack_text("labels", labels, lambda text: of_model(text.split("\n")[:2], model, "logits"))
+    of_export = texts_of_exports.Interface.of_export
+    attack_text("labels", labels, lambda text: of_export(model, "logits", text.split("\n")[:2]))
     (tmp_path / "labels.txt").write_text(labels + "jay\n")
     attack_file("labels in a file", 100, tmp_path / "labels.txt", read_lines)

@@ -7,8 +7,8 @@ from keras_vit.checkpoints.model_source import model_source
 
 from ..data import Dataset, Split, open_data_of_run
 from ..errors import UsageError
-from ..evaluators.load_keras_model import read_run_config
 from ..io.paths import any_path
+from ..sources import read_run_config
 
 
 def own_data(options: argparse.Namespace) -> tuple[Dataset, dict[str, Any]]:

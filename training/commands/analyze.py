@@ -22,7 +22,6 @@ from .. import data
 from ..command_line.data_of_run import own_split
 from ..command_line.options import CommandParser, at_least_0, at_least_1
 from ..errors import UsageError
-from ..evaluators.load_keras_model import load_model, require_ours
 from ..io.image_listing import list_images, spread
 from ..io.paths import any_path
 from ..io.quiet_start import import_tensorflow
@@ -41,11 +40,12 @@ def add_options(parser: CommandParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     import_tensorflow()
+    from ..inference.open_source import load_model, require_ours
     from ..reporting.matplotlib_figures import write_analysis
 
     source = load_model(options.source, name=options.model, image_size=options.image_size)
     require_ours(source)
-    images = _images(options, options.preprocess or source.preprocess)
+    images = _images(options, options.preprocess or source.interface.preprocessing)
     written, left_out = write_analysis(
         source.model, images, options.output, shown=options.shown, blur=options.blur
     )

@@ -26,11 +26,11 @@ from ..command_line.options import CommandParser
 from ..data.opened_dataset import warn_of_trained
 from ..data.sets.tfds_folder import NotPreparedError
 from ..errors import UsageError
-from ..evaluators.load_keras_model import runs_behind
 from ..io.atomic import write_text
 from ..io.printed_table import Table
 from ..io.progress_bar import track
 from ..io.quiet_start import import_tensorflow
+from ..sources import runs_behind
 
 logger = logging.getLogger("keras_vit")
 
@@ -54,11 +54,11 @@ def run(options: argparse.Namespace) -> None:
     if options.index and not options.weights:
         raise UsageError("Expected --weights=NAME with --index.")
     import_tensorflow()
-    from ..evaluators.features_and_logits import load_frozen
     from ..evaluators.published_augreg_scores import (
         architecture_of,
         published_scores,
     )
+    from ..inference.open_source import open_source
 
     checkpoint, scores = {"name": options.model, "image_size": options.image_size}, None
     if options.weights:
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> None:
     if checkpoint["name"]:
         checkpoint["num_classes"] = splits[0].dataset.num_classes
     source = options.weights or options.source
-    model = load_frozen(source, runtime=options.runtime, **checkpoint)
+    model = open_source(source, runtime=options.runtime, **checkpoint)
     model.require_head()
     for run, config in runs_behind(source):
         for split in splits:
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> None:
     print(f"Accuracy of {source} at {checkpoint['image_size']} pixels")
     Table([*columns, "published %", "difference"], rows).show()
     print(f"Published: {scores.source or 'nothing that is known here; see --index'}.")
-    print(f"Images: {options.preprocess or model.preprocess}", *missing, sep="\n\n")
+    print(f"Images: {options.preprocess or model.interface.preprocessing}", *missing, sep="\n\n")
 
 
 def _splits(options):
@@ -122,20 +122,17 @@ def _splits(options):
 
 def _measure(model, split, options):
     """Returns the metrics of a model on a split, and prints those of classes if asked to."""
-    from keras_vit.models.image_model import ACTIVATIONS
-
     from ..evaluators import classification
 
-    preprocess = options.preprocess or model.preprocess
+    interface, outputs = model.interface, model
+    preprocess = options.preprocess or interface.preprocessing
     name, class_names = split.dataset.name, split.dataset.class_names
-    order = classification.class_order(model.class_names, class_names, name)
-    activation = model.activation_inside or model.activation
-    loss = options.loss or (activation if activation in ACTIVATIONS else "softmax")
-    logits = model.logits
-    if model.activation == "none":
-        logits = classification.logits_of(model.logits, loss)
+    order = classification.class_order(interface.class_names, class_names, name)
+    loss = options.loss or interface.activation or "softmax"
+    if interface.output == "probabilities":
+        outputs = classification.logits_of(outputs, loss)
     batches = track(model.batches(split, preprocess, options.batch_size), f"evaluating {name}")
-    result = classification.evaluate(logits, batches, loss=loss, classes=order)
+    result = classification.evaluate(outputs, batches, loss=loss, classes=order)
     split.require_unchanged()
     several = result["count"] - result["confusion"].sum()
     if several and (options.per_class or options.output):
@@ -144,7 +141,7 @@ def _measure(model, split, options):
             "them.",
             *(several, result["count"], name),
         )
-    classes = classification.per_class(result["confusion"], class_names or model.class_names)
+    classes = classification.per_class(result["confusion"], class_names or interface.class_names)
     if options.per_class:
         classes._replace(title=name).show()
     return {**result, "classes": classes, "split": split.text, "preprocess": preprocess}

@@ -16,11 +16,11 @@ from ..command_line.data_of_run import own_data
 from ..command_line.options import CommandParser, at_least_0, at_least_1, list_of, whole
 from ..data import open_dataset
 from ..data.opened_dataset import warn_of_trained
-from ..evaluators.load_keras_model import runs_behind
 from ..io.atomic import write_text
 from ..io.paths import cache_folder
 from ..io.printed_table import Table
 from ..io.quiet_start import import_tensorflow
+from ..sources import runs_behind
 
 
 def add_options(parser: CommandParser) -> None:
@@ -55,20 +55,22 @@ _penalties.__name__ = "penalty"
 
 def run(options: argparse.Namespace) -> None:
     import_tensorflow()
-    from ..evaluators import features_and_logits, few_shot
+    from ..evaluators import few_shot
+    from ..inference.image_function import RawPixels
+    from ..inference.open_source import open_source, untrained
 
     tasks = _tasks(options)
     for run, config in runs_behind(options.source):
         for task in tasks:
             warn_of_trained(task.test, run, config)
     given = {"name": options.model, "image_size": options.image_size, "layer": options.layer}
-    candidates = [(features_and_logits.load_frozen(options.source, **given), options.preprocess)]
+    candidates = [(open_source(options.source, **given), options.preprocess)]
     if options.baselines and not options.model:
-        fresh = features_and_logits.untrained(options.source, layer=options.layer)
+        fresh = untrained(options.source, layer=options.layer)
         candidates.append((fresh, options.preprocess))
     if options.baselines:
-        pixels = features_and_logits.raw_pixels()
-        candidates.append((pixels, pixels.preprocess))
+        pixels = RawPixels()
+        candidates.append((pixels, pixels.interface.preprocessing))
     cache = options.cache_dir or cache_folder("features")
     settings = {name: getattr(options, name) for name in ("batch_size", "shots", "seeds", "l2")}
     settings = {name: value for name, value in settings.items() if value is not None}

@@ -138,7 +138,7 @@ def run(options: argparse.Namespace) -> None:
     if options.cluster:
         # For the workers, of which one may be on this machine.
         tensorflow.config.set_visible_devices([], "GPU")
-    from ..prediction.predict_folders_and_shards import Predictor
+    from ..prediction.predictor import Predictor
 
     checkpoint = {"name": options.model}
     checkpoint |= {name: getattr(options, name) for name in ("num_classes", "image_size")}
@@ -208,7 +208,7 @@ def _trained_on(options, predictions):
 
 
 def _write_shards(options, predictor):
-    from ..prediction.predict_folders_and_shards import missing_shards, write_shard
+    from ..prediction.shards import missing_shards, write_shard
 
     # The same path for a worker on another machine.
     folder = str(absolute_path(options.shards))

@@ -26,8 +26,8 @@ from keras_vit.training.configs import parse_argument
 from keras_vit.training.data.sets.known_datasets import full_name
 from keras_vit.training.data.sets.vtab import TASKS
 from keras_vit.training.errors import UsageError
-from keras_vit.training.evaluators.load_keras_model import saved_arguments, without_model
 from keras_vit.training.io.paths import any_path
+from keras_vit.training.sources import saved_arguments, without_model
 from keras_vit.unknown_names import did_you_mean
 from keras_vit.variants import EVERY_NAME, arguments_of
 

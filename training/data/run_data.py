@@ -9,6 +9,8 @@ import keras
 import tensorflow as tf
 from ml_collections import ConfigDict
 
+from keras_vit.models.image_model import encoder_of
+
 from ..errors import UsageError
 from ..tasks import task_of
 from .opened_dataset import Dataset, open_dataset
@@ -87,8 +89,7 @@ class RunData:
                 channels), or another range of pixels than models take.
         """
         self._task.require_output(model, self.dataset.num_classes, self._config.dataset)
-        # Masked patch prediction trains the encoder inside it.
-        features = getattr(model, "encoder", model).endpoints["representation"]
+        features = encoder_of(model).endpoints["representation"]
         shape = model.input_shape[1:]
         if self.few_shot_sets and (len(features.shape), shape[-1]) != (2, 3):
             raise UsageError(

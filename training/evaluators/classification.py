@@ -11,10 +11,10 @@ from keras_vit.losses import build_loss
 from keras_vit.type_hints import Tensor
 
 from ..errors import UsageError
+from ..inference.keras_function import compiled_function
 from ..io.printed_table import Table
 from ..tasks import COUNTED
 from ..tasks.classification import Classification, counted_sums
-from .features_and_logits import inference_function
 
 logger = logging.getLogger("keras_vit")
 
@@ -44,7 +44,7 @@ def evaluate(
     Raises:
         ValueError: if no image counts, or logits are not finite or of another shape than labels.
     """
-    predict, loss_of = inference_function(model), build_loss(loss)
+    predict, loss_of = compiled_function(model), build_loss(loss)
     sums, confusion, unlabeled = np.zeros(4), np.zeros((0, 0), np.int64), 0
     for batch in dataset:
         logits = np.asarray(predict(batch["image"]), np.float32)

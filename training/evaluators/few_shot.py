@@ -26,12 +26,13 @@ import numpy as np
 from ..data import Dataset, Split
 from ..data.preprocessing.parse_operations import parse
 from ..errors import first_line
+from ..inference.image_function import ImageFunction
+from ..inference.keras_function import KerasFunction
 from ..io.atomic import atomic_file
 from ..io.printed_table import Table
 from ..io.progress_bar import track
 from ..paper_tables import MeanDeviation
 from ..tasks import COUNTED
-from .features_and_logits import FrozenModel, freeze
 
 logger = logging.getLogger("keras_vit")
 
@@ -199,9 +200,9 @@ def open_task(
     return task
 
 
-def preprocessing(model: FrozenModel) -> str:
+def preprocessing(model: ImageFunction) -> str:
     """Returns the authors' preprocessing: all of the image resized to 8/7, and its center."""
-    (height, width), (low, high) = model.image_size, model.image_range
+    (height, width), (low, high) = model.interface.image_size, model.interface.image_range
     larger = f"[{round(height * 8 / 7)},{round(width * 8 / 7)}]"
     return f"decode|resize({larger})|central_crop([{height},{width}])|value_range({low:g},{high:g})"
 
@@ -244,7 +245,7 @@ def kept_features(path: os.PathLike) -> Features | None:
 
 
 def evaluate(
-    model: FrozenModel,
+    model: ImageFunction,
     of: FewShotTask,
     *,
     preprocess: str | None = None,
@@ -256,7 +257,7 @@ def evaluate(
     """Returns the few-shot accuracies of a model on one data set.
 
     Args:
-        model: from `training.evaluators.features_and_logits`.
+        model: from `training.inference`.
         of: the splits.
         preprocess: text of operations; None is `preprocessing(model)`.
         batch_size: images per call of the model.
@@ -361,11 +362,11 @@ class FewShotEvaluator:
         self.every_steps = every_steps
         self.settings = {"shots": tuple(shots), **settings}
         # Kept, so that a model is traced once and not at every evaluation.
-        self._freeze = functools.lru_cache(1)(freeze)
+        self._function = functools.lru_cache(1)(KerasFunction)
 
     def run(self, model: keras.Model) -> Iterator[tuple[str, float]]:
         """Yields the accuracies of `model` with the weights that it has at that moment."""
-        frozen = self._freeze(model, model.name, identified=False)
+        frozen = self._function(model, identified=False)
         for each in self.tasks:
             found = evaluate(frozen, each, **self.settings)
             for (shots, _), (mean, _) in mean_accuracies(found).items():

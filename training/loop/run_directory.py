@@ -24,12 +24,12 @@ from ..config import schema
 from ..data.sets import fingerprint
 from ..engine.checkpoints import steps
 from ..errors import TrainingError, UsageError
-from ..evaluators.load_keras_model import read_run_config
 from ..io.atomic import atomic_file, write_text
 from ..io.locks import lock
 from ..io.paths import any_path, is_remote
 from ..io.remote_stores import FolderCopy
 from ..reporting.metrics_csv import metric_rows
+from ..sources import read_run_config
 
 logger = logging.getLogger("keras_vit")
 

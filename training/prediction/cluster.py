@@ -11,7 +11,8 @@ import tensorflow as tf
 
 from ..errors import TrainingError, UsageError, first_line
 from ..io.paths import any_path, is_remote
-from .predict_folders_and_shards import Predictor, write_shard
+from .predictor import Predictor
+from .shards import write_shard
 
 
 def write_on_cluster(

@@ -15,14 +15,15 @@ from ..configs.ablation import STUDIES, Study
 from ..data import Dataset
 from ..errors import Diverged, UsageError
 from ..evaluators import few_shot
-from ..evaluators.features_and_logits import freeze
-from ..evaluators.load_keras_model import load_model, read_run_config
 from ..evaluators.speed import images_per_second
+from ..inference.keras_function import KerasFunction
+from ..inference.open_source import load_model
 from ..io.printed_table import Table
 from ..io.remote_stores import local_file
 from ..paper_tables import MeanDeviation
 from ..reporting.matplotlib_figures import new_figure
 from ..reporting.metrics_csv import read_metrics
+from ..sources import read_run_config
 from ..tasks import task_of
 from .train_unless_finished import computed_once, require_last_update, same_weights, train_run
 
@@ -141,7 +142,7 @@ def _score(file, config, few_shot_task):
     with local_file(file) as copy:
         model = load_model(copy).model
     found = few_shot.evaluate(
-        freeze(model, model.name, identified=False),
+        KerasFunction(model, identified=False),
         few_shot_task,
         preprocess=config.eval_preprocess,
         shots=[SHOTS],

@@ -18,7 +18,7 @@ from ..data import Dataset
 from ..data.sets import splits
 from ..errors import TrainingError
 from ..evaluators import classification
-from ..evaluators.features_and_logits import load_frozen
+from ..inference.open_source import open_source
 from ..io.atomic import write_text
 from ..io.printed_table import Table
 from ..io.progress_bar import track
@@ -190,10 +190,10 @@ def _score(config, dataset, run):
     def evaluate():
         batch_size = config.eval_batch_size or config.batch_size
         with local_file(run) as copy:
-            model = load_frozen(copy)
+            model = open_source(copy)
             batches = model.batches(split, config.eval_preprocess, batch_size)
             shown = track(batches, f"{run.name} on {dataset.name}")
-            result = classification.evaluate(model.logits, shown)
+            result = classification.evaluate(model, shown)
         del result["confusion"]
         return result
 

@@ -21,12 +21,12 @@ from ..data import Dataset
 from ..data.sets import fingerprint
 from ..engine import checkpoints
 from ..errors import Diverged, TrainingError, UsageError
-from ..evaluators.load_keras_model import read_run_config
 from ..io import remote_stores
 from ..io.atomic import write_text
 from ..io.paths import read_path
 from ..loop import run_directory, trainer
 from ..reporting.metrics_csv import read_metrics
+from ..sources import read_run_config
 from ..tasks import COUNT, LOSS, Task, task_of
 
 RESULT = "result.json"

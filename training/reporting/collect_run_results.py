@@ -13,10 +13,10 @@ from ..data.sets.splits import HELD_OUT_FIFTH
 from ..data.skip_unreadable import counter_for
 from ..data.tf_data_batches import eval_dataset
 from ..evaluators.classification import class_order
-from ..evaluators.features_and_logits import rollout_of
-from ..evaluators.load_keras_model import load_model, read_run_config
+from ..inference.open_source import load_model
 from ..io.atomic import atomic_file, write_text
 from ..io.progress_bar import track
+from ..sources import read_run_config
 from ..tasks import COUNT, LOSS, METRICS, task_of
 from .html_pages import report_html
 from .metrics_csv import read_metrics
@@ -76,7 +76,7 @@ def _evaluated(run, source, config, dataset):
         if not file.exists():
             raise
         results = kept_evaluation(file)
-    return task_of(config).page_content(results, source.class_names)
+    return task_of(config).page_content(results, source.interface.class_names)
 
 
 def kept_evaluation(file: pathlib.Path) -> dict[str, np.ndarray]:
@@ -89,7 +89,7 @@ def kept_evaluation(file: pathlib.Path) -> dict[str, np.ndarray]:
 
 def _results(source, config, dataset):
     """Returns the arrays of `EVALUATION`, of the first `MAX_IMAGES`."""
-    outputs = class_order(source.class_names, dataset.class_names, dataset.name)
+    outputs = class_order(source.interface.class_names, dataset.class_names, dataset.name)
     split = dataset.split(config["eval_split"])
     preprocess = split.preprocess(config["eval_preprocess"])
     batch_size = min(config["eval_batch_size"], BATCH)
@@ -100,7 +100,7 @@ def _results(source, config, dataset):
     )
     count = -(-min(MAX_IMAGES, split.num_examples) // batch_size)
     shown = track(batches.take(count), "drawing report.html", count)
-    return task.page_arrays(source.model, shown, outputs, rollout_of(source.model))
+    return task.page_arrays(source.model, shown, outputs, source.rollout)
 
 
 def _files(run):

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ..evaluators.classification import per_class
-from ..prediction.predict_folders_and_shards import Prediction
+from ..prediction.predictor import Prediction
 from ..tasks import METRICS
 
 PHOTO_SIDE = 224

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from keras_vit import analysis
+from keras_vit.models.image_model import encoder_of
 
 from ..io.atomic import atomic_file, write_text
 from ..io.image_listing import spread
@@ -46,7 +47,7 @@ def write_analysis(
     Returns:
         (names of the files that were written, {picture left out: reason}).
     """
-    encoder = getattr(model, "encoder", model)
+    encoder = encoder_of(model)
     pictures = {
         "filters": lambda: _filters(encoder),
         "position_similarity": lambda: _position_similarity(encoder),

@@ -14,7 +14,7 @@ from keras_vit import export
 from keras_vit.export.hub import archives
 from keras_vit.export.verification.browser import served
 from keras_vit.photos.prepare_photos import prepare_photo
-from keras_vit.training.evaluators.exported_files import labels_of
+from keras_vit.training.inference.interface import labels_of
 from tests.conftest import ROOT
 from tests.export.conftest import LABELS, answer
 

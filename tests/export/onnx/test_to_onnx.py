@@ -9,7 +9,7 @@ from keras_vit import export
 from keras_vit.__main__ import main
 from keras_vit.export.errors import ExportError, RuntimeMissing
 from keras_vit.export.onnx import to_onnx
-from keras_vit.training.evaluators.features_and_logits import load_frozen
+from keras_vit.training.inference.open_source import open_source
 from tests.export.conftest import answer, verify
 from tests.tiny_vit import tiny_vit
 
@@ -83,13 +83,14 @@ def test_onnx_runtime_quantizes_them(tiny, plain, images, tmp_path):
 
 
 def test_predict_and_evaluate_read_them(tiny, plain, images):
-    frozen = load_frozen(plain)
-    np.testing.assert_allclose(frozen.logits(images), answer(tiny, images), atol=1e-5)
-    assert (frozen.image_size, frozen.image_range) == ((32, 32), (0.0, 1.0))
+    frozen = open_source(plain)
+    np.testing.assert_allclose(frozen(images), answer(tiny, images), atol=1e-5)
+    interface = frozen.interface
+    assert (interface.image_size, interface.image_range) == ((32, 32), (0.0, 1.0))
     with pytest.raises(ValueError, match="a representation, which `keras-vit export onnx"):
         frozen.features(images)
     with pytest.raises(ValueError, match="layer"):
-        load_frozen(plain, layer="block_00")
+        open_source(plain, layer="block_00")
 
 
 def test_large_weights_are_in_a_second_file(tiny, images, tmp_path, monkeypatch):
@@ -99,12 +100,12 @@ def test_large_weights_are_in_a_second_file(tiny, images, tmp_path, monkeypatch)
     assert {file, weights} == set(tmp_path.iterdir())
     report = verify(tiny, file, images)
     assert report.ok and report.size_bytes == file.stat().st_size + weights.stat().st_size
-    identity = load_frozen(file).identity
+    identity = open_source(file).identity
     weights.write_bytes(weights.read_bytes()[::-1])
-    assert load_frozen(file).identity != identity
+    assert open_source(file).identity != identity
     assert not verify(tiny, file, images).ok
     weights.unlink()
-    for opened in (lambda: verify(tiny, file, images), lambda: load_frozen(file)):
+    for opened in (lambda: verify(tiny, file, images), lambda: open_source(file)):
         with pytest.raises(ValueError, match=r"m\.onnx cannot be loaded .*m\.onnx\.data"):
             opened()
 

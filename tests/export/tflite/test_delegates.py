@@ -5,9 +5,9 @@ import pytest
 from benchmarks.errors_in_runtimes import with_noise
 from keras_vit import export
 from keras_vit.export.errors import ExportError
-from keras_vit.export.tflite import flatbuffer_and_metadata as files
+from keras_vit.export.tflite import flatbuffer as files
 from keras_vit.export.tflite import gpu_delegate_fixes as fixes
-from keras_vit.export.tflite.flatbuffer_and_metadata import add_tensor, pack, schema
+from keras_vit.export.tflite.flatbuffer import add_tensor, pack, schema
 from keras_vit.export.verification.runtimes import open_gpu
 from keras_vit.layers import MAPHead, RootPooling
 from keras_vit.layers.resnet_units import POOL_PADDINGS

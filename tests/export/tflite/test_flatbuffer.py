@@ -6,9 +6,10 @@ from ai_edge_litert import schema_py_generated as schema
 
 from keras_vit import export
 from keras_vit.export.errors import ExportError
-from keras_vit.export.tflite import flatbuffer_and_metadata
-from keras_vit.export.tflite.flatbuffer_and_metadata import pack, unpack
+from keras_vit.export.tflite.flatbuffer import pack, unpack
 from keras_vit.export.tflite.layer_errors import layer_errors
+from keras_vit.export.tflite.mediapipe_metadata import add_metadata
+from keras_vit.training.inference.interface import Interface
 
 
 def weights_of(tree):
@@ -29,7 +30,7 @@ def test_weights_behind_the_model_come_back_into_it():
 
 def test_the_metadata_are_those_that_mediapipe_read():
     tree = schema.ModelT(3, buffers=[schema.BufferT()])
-    flatbuffer_and_metadata.add_metadata(tree, "vit", "how", "logits", labels=True)
+    add_metadata(tree, "vit", Interface((8, 8), (0, 1), "how", class_names=["crow"]))
     digest = hashlib.sha256(bytes(tree.buffers[-1].data)).hexdigest()
     assert digest == "80e6c175df68ab691c2c500c0c04b1621c3896052e5a3c171ae4e1068ab69a2a"
 

@@ -18,7 +18,7 @@ import keras_vit
 from keras_vit import export
 from keras_vit.export.errors import ExportError
 from keras_vit.training.errors import UsageError
-from keras_vit.training.evaluators.exported_files import TFLiteFunction
+from keras_vit.training.inference.exported_functions import TFLiteFunction
 
 # Forks and threads are tried in OpenVINO where it is installed: LiteRT minds them less.
 RUNTIME = "openvino" if importlib.util.find_spec("openvino") else "litert"
@@ -90,7 +90,7 @@ def test_the_processor_chooses(model, saved, tmp_path, monkeypatch, capabilities
         (saved, size, {"bfloat16": True}, faster),
         (int8, 0, {}, "litert"),
     ):
-        monkeypatch.setattr("keras_vit.training.evaluators.exported_files._LARGE", smallest)
+        monkeypatch.setattr("keras_vit.training.inference.exported_functions._LARGE", smallest)
         assert keras_vit.load_inference_function(file, **options).runtime == expected
 
 

@@ -11,10 +11,9 @@ import keras_vit
 from benchmarks.errors_in_runtimes import with_noise
 from keras_vit import export
 from keras_vit.export.errors import ExportError
-from keras_vit.export.tflite.flatbuffer_and_metadata import TFLiteFile, schema
-from keras_vit.export.tflite.to_tflite import to_tflite_files
-from keras_vit.export.verification.verify_and_thresholds import THRESHOLDS
-from keras_vit.training.evaluators.exported_files import interface_of, labels_of
+from keras_vit.export.tflite.flatbuffer import TFLiteFile, schema
+from keras_vit.export.verification.report import THRESHOLDS
+from keras_vit.training.inference.interface import interface_of, labels_of
 from tests.export.conftest import LABELS, answer, run, verify
 
 # Largest error of logits whose standard deviation is about 1.
@@ -34,7 +33,8 @@ def files(model, images, tmp_path_factory):
     directory = tmp_path_factory.mktemp("tflite")
     files = {quantization: directory / f"{quantization}.tflite" for quantization in TOLERANCE}
     options = {"labels": LABELS, "batch_sizes": (4,), "feature_vector": True}
-    to_tflite_files(model, files, calibration=images, **options)
+    options |= {"quantization": TOLERANCE, "calibration": images}
+    export.to_tflite(model, directory, **options)
     return files
 
 
@@ -242,7 +242,7 @@ def test_tokens_near_zero_do_not_spoil_the_others(make_vit, images, tmp_path, ki
     model = one_small_token(make_vit, kind)
     limits = {"dynamic": 0.04, "int16x8": 0.05, "int8-int16": 0.07, "int8-full": 0.2}
     files = {name: tmp_path / f"{name}.tflite" for name in limits}
-    to_tflite_files(model, files, calibration=images)
+    export.to_tflite(model, tmp_path, quantization=limits, calibration=images)
     found = {name: verify(model, file, images).relative_error for name, file in files.items()}
     assert all(found[name] < limit for name, limit in limits.items()), found
 

@@ -8,12 +8,11 @@ from ai_edge_litert import schema_py_generated as schema
 
 from keras_vit import export
 from keras_vit.export.errors import ExportError, RuntimeMissing
-from keras_vit.export.tflite.flatbuffer_and_metadata import pack, unpack
+from keras_vit.export.tflite.flatbuffer import pack, unpack
 from keras_vit.export.tflite.quantization import QUANTIZATIONS
-from keras_vit.export.tflite.to_tflite import to_tflite_files
 from keras_vit.export.verification import runtimes
+from keras_vit.export.verification.report import THRESHOLDS
 from keras_vit.export.verification.subprocesses import run_compiled
-from keras_vit.export.verification.verify_and_thresholds import THRESHOLDS
 from tests.export.conftest import run, skipped_without, verify
 
 
@@ -63,7 +62,8 @@ def test_every_precision_agrees(make_vit, images, tmp_path, runtime, probabiliti
     # LiteRT's quantizer puts so many weights behind the model.
     model = make_vit(hidden_size=128, mlp_dim=512, num_layers=1)
     files = {name: tmp_path / f"{name}.tflite" for name in QUANTIZATIONS}
-    to_tflite_files(model, files, calibration=images, probabilities=probabilities)
+    options = {"quantization": QUANTIZATIONS, "probabilities": probabilities}
+    export.to_tflite(model, tmp_path, calibration=images, **options)
     for name, file in files.items():
         # Noise has classes that are almost equal, and processors round int8 differently.
         cosine = THRESHOLDS[name].cosine - 0.01

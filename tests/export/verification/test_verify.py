@@ -16,10 +16,10 @@ from keras_vit import export
 from keras_vit.export.errors import ExportError
 from keras_vit.export.hub import archives
 from keras_vit.export.tflite import to_tflite
-from keras_vit.export.tflite.flatbuffer_and_metadata import pack, unpack
+from keras_vit.export.tflite.flatbuffer import pack, unpack
 from keras_vit.export.verification import runtimes
+from keras_vit.export.verification.report import Thresholds
 from keras_vit.export.verification.subprocesses import measure
-from keras_vit.export.verification.verify_and_thresholds import Thresholds
 from tests.export.conftest import answer, verify
 from tests.tiny_vit import tiny_vit
 
@@ -219,7 +219,7 @@ def test_activations_that_overflow_float16_fail(
         layer = getattr(block.mlp, dense)
         layer.bias.assign(layer.bias + bias * (np.arange(layer.units) < channels))
     files = {name: tmp_path / f"{name}.tflite" for name in ("none", "float16")}
-    to_tflite.to_tflite_files(model, files)
+    export.to_tflite(model, tmp_path, quantization=files)
     assert verify(model, files["none"], images).ok
     failures = verify(model, files["float16"], images).failures
     # Stands in for a GPU that may compute in float32.
@@ -405,7 +405,7 @@ def test_missing_damaged_and_foreign_artifacts(tiny, tiny_tflite, images, tmp_pa
         ("text.tflite", b"this is not a model, but long enough for a header", "TFL3"),
         ("half.tflite", half, r"half\.tflite"),
         ("m.pb", b"no model", "Expected the directory of a SavedModel"),
-        ("damaged/saved_model.pb", b"\xff" * 100, "cannot be loaded as a SavedModel"),
+        ("damaged/saved_model.pb", b"\xff" * 100, "cannot be loaded as a TF-Hub module"),
         ("plain/notes.txt", b"with signatures only", "can be called"),
     ):
         (tmp_path / name).write_bytes(content)

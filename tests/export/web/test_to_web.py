@@ -7,7 +7,7 @@ import pytest
 from keras_vit import export
 from keras_vit.export.errors import ExportError
 from keras_vit.export.web.to_web import VERSION, litert_js, page_operations
-from keras_vit.training.evaluators.exported_files import labels_of
+from keras_vit.training.inference.interface import labels_of
 from keras_vit.training.reporting import collect_run_results
 from tests.export.conftest import verify
 

@@ -1,4 +1,3 @@
-import dataclasses
 import json
 import os
 import pathlib
@@ -16,7 +15,10 @@ from keras_vit.training.data.preprocessing.parse_operations import REGISTRY
 from keras_vit.training.data.sets import known_datasets
 from keras_vit.training.data.tf_data_batches import eval_dataset
 from keras_vit.training.errors import TrainingError, UsageError
-from keras_vit.training.evaluators import features_and_logits, few_shot
+from keras_vit.training.evaluators import few_shot
+from keras_vit.training.inference.image_function import ImageFunction, RawPixels
+from keras_vit.training.inference.interface import Interface
+from keras_vit.training.inference.keras_function import KerasFunction
 from keras_vit.training.loop.trainer import train
 from tests.tiny_vit import tiny_vit
 from tests.training.data.helpers import write_photos
@@ -99,9 +101,10 @@ def model():
 
 
 def test_preprocessing_is_the_authors():
-    loaded = features_and_logits.raw_pixels()
+    loaded = RawPixels()
     assert few_shot.preprocessing(loaded).startswith("decode|resize([37,37])")
-    hub = features_and_logits.FrozenModel("", None, None, "", "", (224, 224), (0.0, 1.0), "")
+    hub = ImageFunction()
+    hub.interface = Interface((224, 224), (0.0, 1.0), "")
     expected = "decode|resize([256,256])|central_crop([224,224])|value_range(0,1)"
     assert few_shot.preprocessing(hub) == expected
     # As if they were on disk.
@@ -116,7 +119,7 @@ def test_accuracies_are_those_of_features_computed_by_hand(model, digits):
     preprocess = "decode|resize(8)|value_range(-1,1)"
     settings = {"shots": [1, 5], "seeds": [0, 1], "l2": 1.0}
     task = few_shot.open_task(digits, "train[:300]", "test[:100]")
-    frozen = features_and_logits.freeze(model, "m")
+    frozen = KerasFunction(model, "m")
     results = few_shot.evaluate(frozen, task, preprocess=preprocess, batch_size=60, **settings)
     represent = keras.Model(model.input, model.endpoints["representation"])
     splits = []
@@ -144,9 +147,9 @@ def test_errors_name_what_was_expected():
 def test_features_are_computed_once_and_again_if_damaged(
     model, digits, tmp_path, monkeypatch, caplog
 ):
-    loaded = features_and_logits.freeze(model, "m")
-    counted = mock.Mock(wraps=loaded.features)
-    counting = dataclasses.replace(loaded, features=counted)
+    loaded = KerasFunction(model, "m")
+    counting = KerasFunction(model, "m")
+    counting.features = counted = mock.Mock(wraps=loaded.features)
     arguments = {"cache": tmp_path, "shots": [5], "seeds": [0]}
     task = few_shot.open_task(digits, "train[:200]", "test[:50]")
     first = few_shot.evaluate(counting, task, **arguments)
@@ -184,13 +187,14 @@ def test_what_is_replaced_while_it_is_read_is_noticed(model, data_dir, tmp_path)
     photos, cache = tmp_path / "photos", tmp_path / "cache"
     write_photos(photos, ["a/1.png", "a/2.png", "b/1.png", "b/2.png"])
     task = few_shot.open_task(data.open_dataset(f"folder:{photos}"), "train[:1]", "train[1:]")
-    loaded = features_and_logits.freeze(model, "m")
+    loaded = KerasFunction(model, "m")
 
     def replacing(images):
         (photos / "a" / "2.png").write_bytes(b"another")
         return loaded.features(images)
 
-    changed = dataclasses.replace(loaded, features=replacing)
+    changed = KerasFunction(model, "m")
+    changed.features = replacing
     with pytest.raises(TrainingError, match="was replaced while images were read"):
         few_shot.evaluate(changed, task, shots=[1], seeds=[0], cache=cache)
     assert not cache.exists()
@@ -204,8 +208,9 @@ def test_what_is_replaced_while_it_is_read_is_noticed(model, data_dir, tmp_path)
             os.utime(file, (1, 1))
         return loaded.features(images)
 
+    changed.features = writing
     with pytest.raises(TrainingError, match="were replaced while digits was read"):
-        few_shot.evaluate(dataclasses.replace(loaded, features=writing), task, shots=[1])
+        few_shot.evaluate(changed, task, shots=[1])
 
 
 def test_an_evaluator_sees_the_weights_of_the_moment(digits, data_dir, tiny, tmp_path, caplog):

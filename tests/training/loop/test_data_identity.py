@@ -13,8 +13,10 @@ from keras_vit.training.configs import own_photos
 from keras_vit.training.data import open_dataset
 from keras_vit.training.data.sets import fingerprint
 from keras_vit.training.errors import UsageError
-from keras_vit.training.evaluators import exported_files, features_and_logits, few_shot
-from keras_vit.training.evaluators.load_keras_model import load_model
+from keras_vit.training.evaluators import few_shot
+from keras_vit.training.inference import interface
+from keras_vit.training.inference.image_function import RawPixels
+from keras_vit.training.inference.open_source import load_model
 from keras_vit.training.io import progress_bar
 from keras_vit.training.loop import stopping, trainer
 from tests.training.data.helpers import write_photos
@@ -234,12 +236,12 @@ def test_few_shot_images_are_none_that_train_and_stay(photos, tmp_path, monkeypa
 
 
 def test_cached_features_are_of_the_photos_with_their_labels(photos, tmp_path):
-    model = features_and_logits.raw_pixels()
+    model = RawPixels()
 
     def accuracy():
         task = few_shot.open_task(open_dataset(f"folder:{photos}"), "train[:80%]", "train[80%:]")
         settings = {"shots": [5], "seeds": [0], "l2": 1e-6, "cache": tmp_path / "cache"}
-        found = few_shot.evaluate(model, task, preprocess=model.preprocess, **settings)
+        found = few_shot.evaluate(model, task, preprocess=model.interface.preprocessing, **settings)
         return found[5, 0, 1e-6]
 
     assert accuracy() == 1.0
@@ -300,7 +302,7 @@ def test_a_run_says_all_of_itself_without_its_folder(photos, run, tmp_path, refu
     module = run / "module"
     exported = printed("export", "hub", run, f"--output={module}")
     assert "not verified: Expected a folder of images" in exported
-    assert exported_files.labels_of(module) == [*CHANNELS]
+    assert interface.labels_of(module) == [*CHANNELS]
 
     (run / "page.html").write_text("<p>Names &amp; birds")
     assert main(["report", str(run)]) == 0

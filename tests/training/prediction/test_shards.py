@@ -15,10 +15,11 @@ from keras_vit.__main__ import main
 from keras_vit.predict_photos import most_probable
 from keras_vit.training.data.preprocessing.preprocess import read_images
 from keras_vit.training.errors import TrainingError
-from keras_vit.training.evaluators.features_and_logits import load_frozen
+from keras_vit.training.inference.open_source import open_source
 from keras_vit.training.io.locks import lock
 from keras_vit.training.prediction.cluster import Worker
-from keras_vit.training.prediction.predict_folders_and_shards import Predictor, write_shard
+from keras_vit.training.prediction.predictor import Predictor
+from keras_vit.training.prediction.shards import write_shard
 from tests.training.runs import contents
 
 # `predict`, killed in the middle of writing its third shard.
@@ -60,16 +61,16 @@ def test_shards_say_what_predictions_say(bird_model, photos, tmp_path, capsys):
         readable = number not in (3, 5)
         assert (row["error"] is None) == readable
         assert all((row[key] is None) != readable for key in ("classes", "representation"))
-    model = load_frozen(bird_model)
+    model = open_source(bird_model)
     good = [row for row in found if row["error"] is None]
-    images = read_images([pathlib.Path(row["id"]) for row in good], model.preprocess)
-    logits = model.logits(images)
+    images = read_images([pathlib.Path(row["id"]) for row in good], model.interface.preprocessing)
+    logits = model(images)
     with pytest.raises(ValueError, match="Expected one row of logits for an image"):
         most_probable(logits[None], "softmax", 2)
     for row, classes, values in zip(good, *most_probable(logits, "softmax", 2), strict=True):
         assert row["classes"] == classes.tolist()
         np.testing.assert_allclose(row["probabilities"], values, rtol=1e-5)
-        assert [model.class_names[number] for number in classes] == row["names"]
+        assert [model.interface.class_names[number] for number in classes] == row["names"]
     found = [row["representation"] for row in good]
     np.testing.assert_allclose(found, model.features(images), rtol=1e-4, atol=1e-6)
 
@@ -114,8 +115,9 @@ def test_another_job_is_refused(bird_model, photos, tmp_path, capsys):
     manifest = json.loads((tmp_path / "out" / "_predictions.json").read_text())
     keys = "model preprocess class_names images count top shard_size representation"
     assert sorted(manifest) == sorted(keys.split())
-    model = load_frozen(bird_model)
-    assert (manifest["model"], manifest["preprocess"]) == (model.identity, model.preprocess)
+    model = open_source(bird_model)
+    assert manifest["model"] == model.identity
+    assert manifest["preprocess"] == model.interface.preprocessing
     (tmp_path / "labels.txt").write_text("one\ntwo\nthree\n")
     changes = ["--top=1", "--shard_size=7", "--representation", f"--labels={tmp_path}/labels.txt"]
     assert main(["predict", *options[:2], str(photos / "1.png"), options[2], *changes]) == 2

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from keras_vit.training.io.atomic import write_text
-from keras_vit.training.prediction.predict_folders_and_shards import Prediction
+from keras_vit.training.prediction.predictor import Prediction
 from keras_vit.training.reporting.html_pages import predictions_html, report_html
 from keras_vit.training.reporting.metrics_csv import read_metrics
 

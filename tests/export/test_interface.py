@@ -1,7 +1,7 @@
 import pytest
 
 from keras_vit import export
-from keras_vit.training.evaluators.exported_files import interface_of, labels_of
+from keras_vit.training.inference.interface import interface_of, labels_of
 from tests.export.conftest import LABELS
 
 WRITERS = (export.to_hub, export.to_tflite)

@@ -1,14 +1,12 @@
-"""Exported files: the texts inside of them, and TFLite and ONNX files on the processor."""
+"""Exported files and modules as functions of images: TFLite, ONNX, TF-Hub."""
 
 import functools
-import importlib
-import json
+import hashlib
 import math
 import os
 import pathlib
 import queue
 import threading
-import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
@@ -16,17 +14,15 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from keras_vit.errors import damage_named, missing_extra
-from keras_vit.files.archives import open_archive
-from keras_vit.models.image_model import ACTIVATIONS
+from keras_vit.errors import damage_named, imported
+from keras_vit.type_hints import Tensor
 
 from ..errors import UsageError
-from ..io.paths import read_text
 from ..io.quiet_start import quiet_start
+from .image_function import ImageFunction
+from .interface import Interface
+from .keras_function import one_array
 
-# Names of the texts inside of exported files, which `export` writes.
-LABELS_FILE = "labels.txt"
-INTERFACE_FILE = "interface.json"
 Runtime = Literal["litert", "openvino"]
 RUNTIMES = get_args(Runtime)
 _SIGNATURE = "serving_default"
@@ -36,60 +32,76 @@ _LARGE = 2**26
 # and the file, and bytes that are allowed in any case.
 _LARGEST_RATIO = 64
 _HARMLESS = 2**24
+# Copies of a TFLite file's weights in memory, at most.
+_AT_ONCE = 4
 # `quiet_start` holds back what the whole process prints.
 _STARTING = threading.Lock()
 
 
-def labels_of(path: str | os.PathLike) -> list[str] | None:
-    """Returns the class names inside of a module, TFLite or ONNX file, or None without any.
+class ExportedFunction(ImageFunction):
+    """An exported file or module as a function of images.
 
-    Raises ValueError if they are damaged.
+    Attributes:
+        path: of the file or module.
+        runtime: the name of what computes.
+        image_shape: (height, width, channels).
+        output: the name of its output, such as "logits"; "" where the file does not say it.
+        output_shape: of one image, where the file says it.
+        files: all that it consists of.
     """
-    return _inside(pathlib.Path(path), LABELS_FILE, str.splitlines)
+
+    runtime, output = "", ""
+    path: pathlib.Path
+    files: list[pathlib.Path]
+    image_shape: tuple[int, int, int]
+    output_shape: tuple[int, ...] = ()
+    # What a file lacks that gives no features.
+    _lacking = ""
+
+    @functools.cached_property
+    def interface(self) -> Interface:  # type: ignore[override]
+        """As the texts inside say, where there are any."""
+        return Interface.of_file(self.path, self.image_shape[:2], self.output)
+
+    def features(self, images: Tensor) -> np.ndarray:
+        if self.output in ("logits", "probabilities"):
+            raise ValueError(
+                f"Expected a file with {self._lacking} adds. Received: {self.path}, which gives "
+                f"{self.output} alone."
+            )
+        return self(images)
+
+    @property
+    def identity(self) -> str:  # type: ignore[override]
+        """A digest of its files and of what its features are."""
+        digest = hashlib.sha256(self.feature_name.encode())
+        for file in self.files:
+            digest.update(os.path.relpath(file, self.path).encode())
+            digest.update(file.read_bytes())
+        return digest.hexdigest()
 
 
-def interface_of(path: str | os.PathLike) -> dict[str, Any]:
-    """Returns the `interface.json` inside of a module, TFLite or ONNX file, or {}.
+def open_exported(
+    path: str | os.PathLike, *, layer: str | None = None, runtime: str | None = None
+) -> ExportedFunction | None:
+    """Opens an exported file or module as a function of images; None of what is none.
 
-    Raises ValueError if it is damaged.
+    `layer` is the attribute of a module that gives features, and `runtime` is of a .tflite file, as
+    `TFLiteFunction` takes it. Raises ValueError or UsageError if it cannot be used.
     """
-    return _inside(pathlib.Path(path), INTERFACE_FILE, _interface) or {}
+    path = pathlib.Path(path)
+    if (path / "saved_model.pb").exists():
+        return ModuleFunction(path, layer)
+    if path.suffix not in (".tflite", ".onnx") or not path.exists():
+        return None
+    if layer is not None:
+        raise ValueError(f"Expected a Keras model or module for layer={layer!r}. It is {path}.")
+    is_onnx = path.suffix == ".onnx"
+    return ONNXFunction(path) if is_onnx else TFLiteFunction(path, runtime, at_once=_AT_ONCE)
 
 
-def _inside(path, name, parse):
-    """Returns the text of that name inside of an exported file, parsed, or None without one."""
-    with damage_named(f"The texts inside of {path} are damaged"):
-        if path.is_dir():
-            file = path / "assets" / name
-            return parse(read_text(file)) if file.is_file() else None
-        if path.suffix == ".onnx":
-            content = _import("onnx", "onnx").load(path, load_external_data=False)
-            texts = {each.key: each.value for each in content.metadata_props}
-            found = texts.get("labels" if name == LABELS_FILE else name)
-            return None if found is None else parse(found)
-        if zipfile.is_zipfile(path):
-            with path.open("rb") as stream, open_archive(stream) as archive:
-                found = name in archive.namelist()
-                return parse(archive.read(name).decode("utf-8")) if found else None
-        # The texts are an archive behind the model, and their names outlive its end.
-        if any(each.encode() in path.read_bytes() for each in (LABELS_FILE, INTERFACE_FILE)):
-            raise ValueError("the end of the file is missing")
-
-
-def _interface(text):
-    interface = json.loads(text)
-    if not isinstance(interface, dict):
-        raise ValueError("its interface.json is no object")
-    if not isinstance(interface.get("preprocessing", ""), str):
-        raise ValueError(f"its preprocessing is {interface['preprocessing']!r}")
-    for key in ("activation", "activation_inside"):
-        if interface.get(key) not in (None, "none", *ACTIVATIONS):
-            raise ValueError(f"its {key} is {interface[key]!r}")
-    return interface
-
-
-class TFLiteFunction:
-    """A TFLite file as a function of images in [0, 1]; several threads may call it, one process.
+class TFLiteFunction(ExportedFunction):
+    """A TFLite file; several threads may call it, in one process.
 
     Args:
         path: the .tflite file; it is mapped, not copied.
@@ -102,11 +114,7 @@ class TFLiteFunction:
         bfloat16: whether OpenVINO computes in bfloat16, where the processor can.
 
     Attributes:
-        image_shape: (height, width, channels).
-        output: the name of its output, such as "logits".
-        output_shape: of one image.
         of_one_image: whether the first axis of images and outputs is that of the images.
-        runtime: the one that computes.
         signatures: names of all that the file has.
 
     Raises:
@@ -114,6 +122,8 @@ class TFLiteFunction:
             others, or is not from `image` to one output.
         UsageError: if the runtime is not one of `RUNTIMES`, or is not installed.
     """
+
+    _lacking = "the signature feature_vector, which `keras-vit export tflite --feature_vector`"
 
     def __init__(
         self,
@@ -130,15 +140,18 @@ class TFLiteFunction:
             raise UsageError(f"{expected}. Received: {runtime!r}")
         threads = threads or _cores()
         streams = next(n for n in range(min(threads, at_once), 0, -1) if threads % n == 0)
-        self._path, self._idle = os.fspath(path), queue.SimpleQueue[Callable]()
+        self.path, self._idle = pathlib.Path(path), queue.SimpleQueue[Callable]()
         self._process = os.getpid()
         self._side_by_side = ThreadPoolExecutor(streams).map if streams > 1 else map
-        interpreter = functools.partial(Interpreter, self._path, num_threads=threads // streams)
+        interpreter = functools.partial(
+            Interpreter, os.fspath(path), num_threads=threads // streams
+        )
         with _STARTING, quiet_start():
             with self._damage_named("LiteRT"):
                 first = interpreter()
                 self._describe(first)
             self.runtime = runtime or self._faster(bfloat16)
+            self.name, self.files = f"{path} in {self.runtime}", [self.path]
             if self.runtime == "litert":
                 with self._damage_named("LiteRT"):
                     for each in (first, *(interpreter() for _ in range(streams - 1))):
@@ -150,27 +163,39 @@ class TFLiteFunction:
                 for request in self._requests(threads, streams, "bf16" if bfloat16 else "f32"):
                     self._idle.put(functools.partial(_openvino, request))
 
-    def __call__(self, images: np.ndarray) -> np.ndarray:
-        """Returns the outputs (n, …) of images (n, height, width, 3) float32 in [0, 1].
-
-        Raises RuntimeError in a fork of the process that opened the file, ValueError for images of
-        another size.
-        """
+    def __call__(self, images: Tensor) -> np.ndarray:
+        """Also raises RuntimeError in a fork of the process that opened the file."""
+        images = np.asarray(images, "float32")
         if images.shape[1:] != self.image_shape:
             # LiteRT would take them, and enlarge its graph.
             raise ValueError(
                 f"Expected images of shape (n, {', '.join(map(str, self.image_shape))}) for "
-                f"{self._path}. Received: {images.shape}"
+                f"{self.path}. Received: {images.shape}"
             )
         if os.getpid() != self._process:
             raise RuntimeError(
-                f"Expected a call in process {self._process}, which opened {self._path}. Received: "
+                f"Expected a call in process {self._process}, which opened {self.path}. Received: "
                 f"a call in its fork {os.getpid()}, which lacks the threads of {self.runtime}. "
                 "Open the file in each process, or start them by multiprocessing's spawn."
             )
         with self._damage_named(self.runtime):
             several = self._side_by_side if len(images) > 1 else map
             return np.concatenate(list(several(self._run, images)))
+
+    def features(self, images: Tensor) -> np.ndarray:
+        return self._features(np.asarray(images, "float32"))
+
+    @functools.cached_property
+    def _features(self):
+        if "feature_vector" not in self.signatures:
+            return super().features
+        from ai_edge_litert.interpreter import Interpreter
+
+        interpreter = Interpreter(os.fspath(self.path), num_threads=_cores())
+        run = interpreter.get_signature_runner("feature_vector")
+        return lambda images: np.concatenate(
+            [next(iter(run(image=image[None]).values())) for image in images]
+        )
 
     def _run(self, image):
         runner = self._idle.get()
@@ -180,7 +205,7 @@ class TFLiteFunction:
             self._idle.put(runner)
 
     def _describe(self, interpreter):
-        _check_claims(interpreter, os.path.getsize(self._path))
+        _check_claims(interpreter, os.path.getsize(self.path))
         self.signatures = interpreter.get_signature_list()
         signature = self.signatures.get(_SIGNATURE, {})
         inputs, outputs = signature.get("inputs", []), signature.get("outputs", [])
@@ -206,16 +231,15 @@ class TFLiteFunction:
 
     def _faster(self, bfloat16):
         """Returns the runtime that `benchmarks compare_runtimes` shows to be the faster one."""
-        large = os.path.getsize(self._path) > _LARGE and self._all_floats
+        large = os.path.getsize(self.path) > _LARGE and self._all_floats
         if not (bfloat16 or (large and find_spec("openvino"))):
             return "litert"
-        able = (
-            _import("openvino", "openvino").Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
-        )
+        core = imported("openvino", "openvino", UsageError).Core()
+        able = core.get_property("CPU", "OPTIMIZATION_CAPABILITIES")
         return "openvino" if "BF16" in able else "litert"
 
     def _requests(self, threads, streams, precision):
-        openvino = _import("openvino", "openvino")
+        openvino = imported("openvino", "openvino", UsageError)
         options = {
             # By default it computes in bfloat16 on processors that have it.
             "INFERENCE_PRECISION_HINT": precision,
@@ -225,26 +249,17 @@ class TFLiteFunction:
         # The first array of a process that it takes would hang in two threads at once.
         openvino.Tensor(np.zeros(1, np.float32))
         with self._damage_named("OpenVINO"):
-            compiled = openvino.Core().compile_model(self._path, "CPU", options)
+            compiled = openvino.Core().compile_model(os.fspath(self.path), "CPU", options)
             return [compiled.create_infer_request() for _ in range(streams)]
 
     def _damage_named(self, runtime):
-        return damage_named(f"{self._path} cannot be run by {runtime}")
+        return damage_named(f"{self.path} cannot be run by {runtime}")
 
 
-class ONNXFunction:
-    """An .onnx file as a function of images in [0, 1], in ONNX Runtime on the processor.
-
-    Args:
-        path: the .onnx file.
-        refused: turns errors into those of damage, as `damage_named`.
+class ONNXFunction(ExportedFunction):
+    """An .onnx file, in ONNX Runtime on the processor.
 
     Attributes:
-        image_shape: (height, width, channels).
-        output: the name of its output, such as "logits".
-        runtime: "onnxruntime".
-        signatures: none.
-        weights: paths of the files beside it that hold arrays.
         types: names of the types of its arrays that are used.
 
     Raises:
@@ -252,19 +267,21 @@ class ONNXFunction:
         UsageError: if ONNX Runtime is not installed.
     """
 
-    runtime, signatures = "onnxruntime", ()
+    runtime = "onnxruntime"
+    _lacking = "a representation, which `keras-vit export onnx --module_output=representation`"
 
-    def __init__(self, path: str | os.PathLike, refused: Callable = damage_named) -> None:
-        onnx, onnxruntime = _import("onnx", "onnx"), _import("onnxruntime", "onnx")
-        self._path, options = pathlib.Path(path), onnxruntime.SessionOptions()
+    def __init__(self, path: str | os.PathLike) -> None:
+        onnx = imported("onnx", "onnx", UsageError)
+        onnxruntime: Any = imported("onnxruntime", "onnx", UsageError)
+        self.path, options = pathlib.Path(path), onnxruntime.SessionOptions()
         options.log_severity_level = 4  # its errors are raised as well
-        self._refused = refused
-        with refused(f"{path} cannot be loaded by ONNX Runtime"):
+        self.name = f"{path} in {self.runtime}"
+        with damage_named(f"{path} cannot be loaded by ONNX Runtime"):
             graph = onnx.load(path, load_external_data=False).graph
             used = {name for node in graph.node for name in node.input}
             arrays = [each for each in graph.initializer if each.name in used]
             places = {e.value for a in arrays for e in a.external_data if e.key == "location"}
-            self.weights = [self._path.parent / place for place in sorted(places)]
+            self.files = [self.path, *(self.path.parent / place for place in sorted(places))]
             self.types = {onnx.TensorProto.DataType.Name(each.data_type) for each in arrays}
             self._session = onnxruntime.InferenceSession(
                 os.fspath(path), options, providers=["CPUExecutionProvider"]
@@ -279,20 +296,65 @@ class ONNXFunction:
             _, height, width, channels = inputs[0].shape
             (self.output,), self.image_shape = made, (height, width, channels)
 
-    def __call__(self, images: np.ndarray) -> np.ndarray:
-        """Returns the outputs (n, …) of images (n, height, width, 3) float32 in [0, 1]."""
-        with self._refused(f"{self._path} cannot be run by ONNX Runtime"):
-            return self._session.run(None, {"image": images})[0]
+    def __call__(self, images: Tensor) -> np.ndarray:
+        with damage_named(f"{self.path} cannot be run by ONNX Runtime"):
+            return self._session.run(None, {"image": np.asarray(images, "float32")})[0]
 
 
-def signature_of(path: pathlib.Path, name: str) -> Callable[[np.ndarray], np.ndarray]:
-    """Returns one of `TFLiteFunction.signatures` as a function of images, as the main one."""
-    from ai_edge_litert.interpreter import Interpreter
+class ModuleFunction(ExportedFunction):
+    """The directory of a TF-Hub module.
 
-    run = Interpreter(os.fspath(path), num_threads=_cores()).get_signature_runner(name)
-    return lambda images: np.concatenate(
-        [next(iter(run(image=image[None]).values())) for image in np.asarray(images, "float32")]
-    )
+    Args:
+        path: of the directory.
+        layer: the attribute that gives features, or "output" for what calling the module returns;
+            None takes `feature_vector`, where there is one, and else the output.
+        load: returns the module of a path; None is `tf.saved_model.load`.
+
+    Attributes:
+        module: as it is loaded.
+
+    Raises:
+        ValueError: if it is damaged, cannot be called, or has no such attribute.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike, layer: str | None = None, load: Callable | None = None
+    ) -> None:
+        import tensorflow as tf
+
+        self.path, self.name = pathlib.Path(path), str(path)
+        self.files = sorted(file for file in self.path.rglob("*") if file.is_file())
+        with damage_named(f"{path} cannot be loaded as a TF-Hub module"):
+            self.module = module = (load or tf.saved_model.load)(str(path))
+        if not callable(module):
+            raise ValueError(
+                f"Expected a TF-Hub module that can be called on images. Received: {path}, a "
+                "SavedModel with signatures only; `keras-vit export hub` writes callable ones."
+            )
+        if layer is None:
+            layer = "feature_vector" if hasattr(module, "feature_vector") else "output"
+        self._features: Any = module if layer == "output" else getattr(module, layer, None)
+        if not callable(self._features):
+            expected = f"Expected a callable attribute of the module {path}"
+            raise ValueError(f"{expected}. Received: {layer}")
+        traces = getattr(module.__call__, "concrete_functions", [])
+        specs = (each for trace in traces for each in trace.structured_input_signature[0])
+        shapes = (each.shape for each in specs if getattr(each, "shape", None) is not None)
+        _, *size, _ = next((shape for shape in shapes if len(shape) == 4), [None] * 4)
+        height, width = (side or 224 for side in size)
+        self.feature_name, self.image_shape = layer, (height, width, 3)
+
+    def __call__(self, images: Tensor) -> np.ndarray:
+        found = one_array(self.module(images))
+        if found.shape[:1] != (len(images),) or found.dtype.kind in "OSU":
+            raise ValueError(
+                f"Expected a module that gives numbers for each of {len(images)} images. Received: "
+                f"{self.path}, which gives {found.dtype} of shape {found.shape}."
+            )
+        return found
+
+    def features(self, images: Tensor) -> np.ndarray:
+        return one_array(self._features(images))
 
 
 def _litert(interpreter, output, image):
@@ -302,13 +364,6 @@ def _litert(interpreter, output, image):
 def _openvino(request, image):
     # Its outputs are overwritten by the next call.
     return request.infer([image], share_inputs=True)[0].copy()
-
-
-def _import(module, extra):
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise UsageError(missing_extra(module, extra, error)) from error
 
 
 def _cores():

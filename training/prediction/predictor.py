@@ -1,9 +1,8 @@
-"""Predicts images, the most probable classes of each, and writes that as Parquet shards."""
+"""Predicts images: the most probable classes of each."""
 
 import contextlib
 import dataclasses
 import hashlib
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,26 +10,19 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.errors import damage_named
-from keras_vit.files.hidden_folder import remove_unfinished
 from keras_vit.predict_photos import most_probable
 
 from .. import data
 from ..data.traced_functions import as_it_stands
-from ..errors import UsageError, first_line
+from ..errors import first_line
 from ..evaluators.classification import require_probabilities
-from ..evaluators.features_and_logits import load_frozen
-from ..io.atomic import atomic_file, write_text
-from ..io.locks import lock
-from ..io.paths import any_path, attempt, is_remote
+from ..inference.open_source import open_source
+from ..io.paths import attempt
 from ..io.remote_stores import local_file
 
 BATCH = 64
 # Attention rollout holds the attention of all layers.
 BATCH_WITH_ATTENTION = 16
-# Readers of a folder of Parquet files pass over such names.
-MANIFEST = "_predictions.json"
-
 # Errors of a store that does not answer; those of damaged images are others.
 _OF_STORES = (
     tf.errors.AbortedError,
@@ -71,7 +63,7 @@ class Prediction:
         return list(zip(self.names or (), self.probabilities or (), strict=True))
 
 
-def predict(
+def predictions(
     source: str,
     photos: Sequence[str | os.PathLike] = (),
     *,
@@ -93,7 +85,7 @@ def predict(
             has no head.
 
     Examples:
-        >>> for prediction in training.predict("runs/photos", ["crow.jpg"]):
+        >>> for prediction in training.predictions("runs/photos", ["crow.jpg"]):
         ...     print(prediction.ranked)
     """
     files = [str(photo) for photo in photos]
@@ -106,10 +98,10 @@ class Predictor:
     """Predicts images. Paths may be in a store.
 
     Args:
-        source: the model, as `training.evaluators.features_and_logits.load_frozen` takes it.
+        source: the model, as `training.inference.open_source` takes it.
         photos: image files; empty for a data set.
         dataset, split, data_dir: as in `training.load_dataset`.
-        checkpoint: `name`, `num_classes` and `image_size` of `load_frozen`.
+        checkpoint: `name`, `num_classes` and `image_size` of `open_source`.
         class_names: instead of the model's own.
         top: classes of each image.
         shard_size: images of a shard.
@@ -140,18 +132,19 @@ class Predictor:
     def __post_init__(self) -> None:
         with contextlib.ExitStack() as stack:
             file = stack.enter_context(local_file(self.source))
-            self._model = load_frozen(file, **self.checkpoint)
+            self._model = open_source(file, **self.checkpoint)
             # LiteRT opens its file again in each thread.
             self._copy = stack.pop_all() if file.endswith(".tflite") else None
         self.name = self._model.name
         self._model.require_head()
-        self._names = self._model.class_names if self.class_names is None else self.class_names
+        interface = self._model.interface
+        self._names = interface.class_names if self.class_names is None else self.class_names
         self._images = (
             data.open(self.dataset, self.split, self.data_dir)
             if self.dataset
             else data.open_files(self.photos)
         )
-        self._process = self._model.operations(self._images, self._model.preprocess)
+        self._process = self._model.operations(self._images, interface.preprocessing)
         self.count = self._images.num_examples
         size, shards = self.shard_size, -(-self.count // self.shard_size)
         self.shards = {
@@ -170,7 +163,7 @@ class Predictor:
         names = "\n".join(self._names or ())
         return {
             "model": self._model.identity,
-            "preprocess": self._model.preprocess,
+            "preprocess": self._model.interface.preprocessing,
             "class_names": hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest(),
             "images": self._images.identity,
             "count": self.count,
@@ -230,11 +223,11 @@ class Predictor:
     def _rows(self, numbers, images, pictures) -> Iterator[Prediction]:
         model, nothing = self._model, [None] * len(numbers)
         images = np.asarray(images)
-        logits = model.logits(images)
-        if model.activation == "none":
-            require_probabilities(logits)
-        best, probabilities = most_probable(logits, model.activation or "softmax", self.top)
-        classes = logits.shape[-1]
+        outputs, applied = model(images), model.interface.applied
+        if applied == "none":
+            require_probabilities(outputs)
+        best, probabilities = most_probable(outputs, applied or "softmax", self.top)
+        classes = outputs.shape[-1]
         if self._names is not None and len(self._names) != classes:
             raise ValueError(
                 f"Expected a name for each of {classes} classes. Received: {len(self._names)} "
@@ -243,7 +236,7 @@ class Predictor:
         features = model.features(images) if self.representation else nothing
         maps = pixels = nothing
         if pictures:
-            low, high = model.image_range
+            low, high = model.interface.image_range
             pixels = np.rint((images - low) / (high - low) * 255).clip(0, 255).astype(np.uint8)
             maps = model.rollout(images) if model.rollout else nothing
         for row, number in enumerate(numbers):
@@ -256,72 +249,3 @@ class Predictor:
                 image=pixels[row],
                 attention=maps[row],
             )
-
-
-def write_shard(predictor: Predictor, directory: str, name: str) -> int:
-    """Writes one of `predictor.shards` whole, and returns how many of its images cannot be read.
-
-    The directory may be in a store.
-
-    Raises:
-        TrainingError: if the images or the directory do not answer, or photos were replaced since
-            they were listed.
-        ValueError: if there is not a name for each class.
-        OSError: if the directory cannot be written.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet
-
-    schema = pa.schema(
-        {
-            "id": pa.string(),
-            "classes": pa.list_(pa.int32()),
-            "names": pa.list_(pa.string()),
-            "probabilities": pa.list_(pa.float32()),
-            "representation": pa.list_(pa.float32()),
-            "error": pa.string(),
-        }
-    )
-    rows = [vars(row) for row in predictor.predict(predictor.shards[name])]
-    predictor.require_unchanged(predictor.shards[name])
-    with atomic_file(any_path(directory) / name) as temporary:
-        pa.parquet.write_table(pa.Table.from_pylist(rows, schema), temporary)
-    return sum(row["error"] is not None for row in rows)
-
-
-@contextlib.contextmanager
-def missing_shards(predictor: Predictor, directory: str) -> Iterator[list[str]]:
-    """Locks the directory of the shards and yields the names of the shards that are not in it yet.
-
-    Raises `UsageError` if another process works in it, or it holds other predictions, or unknown
-    ones.
-    """
-    folder = any_path(directory)
-    with lock(folder):
-        if not is_remote(folder):
-            remove_unfinished(folder)
-        file, wanted = folder / MANIFEST, predictor.manifest
-        there = attempt(
-            lambda: {each.name for each in folder.iterdir()}, f"{folder} cannot be read"
-        )
-        left = [name for name in predictor.shards if name not in there]
-        if MANIFEST not in there:
-            if len(left) < len(predictor.shards):
-                raise UsageError(
-                    f"Expected {MANIFEST} beside the predictions in {folder}, which says what they "
-                    "are of. It is gone. Name another directory."
-                )
-            write_text(file, json.dumps(wanted, indent=2, sort_keys=True) + "\n")
-        text = attempt(file.read_text, f"{file} cannot be read")
-        with damage_named(f"{file} is damaged", "Name another directory."):
-            before = dict(json.loads(text))
-        differing = sorted(key for key in wanted if before.get(key) != wanted[key])
-        if differing:
-            raise UsageError(
-                f"{folder} holds predictions with another {', '.join(differing)}. Name another "
-                "directory, or go on with the options and images of before."
-            )
-        yield left
-        if not is_remote(folder):
-            # Left by workers that died.
-            remove_unfinished(folder)

@@ -3,34 +3,22 @@
 The one file that knows the schema of TFLite's flatbuffers. LiteRT ships it as a module that flatc
 generated and that is no part of its documented interface: there is no other reader of such files
 without TensorFlow.
-
-The metadata that MediaPipe and Android's task libraries read is a flatbuffer of its own, identified
-by "M001". It lies in one of the model's buffers and describes the input (RGB, how to normalize
-pixels) and the output; the class names follow the model as a zip archive at the end of the file.
 """
 
 import collections
 import hashlib
 import os
 import pathlib
-import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import flatbuffers
-import flatbuffers.table
 import numpy as np
 from ai_edge_litert import schema_py_generated as schema
-
-from keras_vit.training.evaluators.exported_files import LABELS_FILE
 
 from ..errors import ExportError, damage_refused
 
 OPERATIONS = {value: name for name, value in vars(schema.BuiltinOperator).items()}
 _SPARE_BYTES = 2**20
-
-# Metadata: the numbers are field positions and values of the published schema 1.2.
-_METADATA, _PARSER_VERSION = "TFLITE_METADATA", "1.0.0"
-_IMAGE_PROPERTIES, _RGB, _NORMALIZATION_OPTIONS, _TENSOR_AXIS_LABELS = 2, 1, 1, 2
 
 
 def unpack(content: bytes) -> schema.ModelT:
@@ -141,89 +129,6 @@ def share_equal_weights(tree: schema.ModelT) -> None:
     for graph in tree.subgraphs:
         for tensor in graph.tensors:
             tensor.buffer = replaced.get(tensor.buffer, tensor.buffer)
-
-
-def add_metadata(
-    tree: schema.ModelT, name: str, operations: str, output: str, labels: bool
-) -> None:
-    """Gives a TFLite model the buffer of metadata, which describes its main signature.
-
-    Args:
-        tree: changed in place; its first subgraph takes `image`, with pixels in [0, 1].
-        name: of the model.
-        operations: which make such an image of a photo.
-        output: name of the first subgraph's output.
-        labels: whether labels.txt names the entries of the output.
-    """
-    content = _description(name, operations, output, labels)
-    buffer = add_buffer(tree, np.frombuffer(content, np.uint8))
-    tree.metadata = [*(tree.metadata or []), schema.MetadataT(_METADATA, buffer)]
-
-
-def metadata_of(tree: schema.ModelT) -> bytes:
-    """Returns the buffer of metadata of a TFLite model, b"" if it has none or several."""
-    found = [entry.buffer for entry in tree.metadata if entry.name == _METADATA.encode()]
-    return bytes(tree.buffers[found[0]].data) if len(found) == 1 else b""
-
-
-def is_metadata(content: bytes, operations: str, output: str, labels: bool) -> bool:
-    """Returns whether a buffer is what `add_metadata` writes, the model's name aside."""
-    table = flatbuffers.table.Table(content, int.from_bytes(content[:4], "little"))
-    name = table.String(table.Pos + table.Offset(4)).decode()
-    return content == _description(name, operations, output, labels)
-
-
-def _description(name, operations, output, labels):
-    normalization = {0: [0.0], 1: [255.0]}  # mean, standard deviation
-    image = {
-        0: "image",
-        1: "RGB image, values in [0, 1].",
-        3: {0: _IMAGE_PROPERTIES, 1: {0: _RGB}},
-        4: [{0: _NORMALIZATION_OPTIONS, 1: normalization}],
-        5: {0: [1.0], 1: [0.0]},  # largest and smallest pixel
-    }
-    result: dict[int, object] = {0: output}
-    if labels:
-        result[6] = [{0: LABELS_FILE, 2: _TENSOR_AXIS_LABELS}]
-    text = f"Vision model. Input: RGB image in [0, 1]. How a photo becomes one: {operations}"
-    content = {0: name, 1: text, 3: [{2: [image], 3: [result]}], 7: _PARSER_VERSION}
-    builder = flatbuffers.Builder(1024)
-    builder.Finish(_write(builder, content), file_identifier=b"M001")
-    return bytes(builder.Output())
-
-
-def _write(builder, value):
-    """Writes text, a list of floats or tables, or a table, and returns its offset.
-
-    A table is {position of a field: value}, where an int is an enumeration of one byte.
-    """
-    if isinstance(value, str):
-        return builder.CreateString(value)
-    if isinstance(value, list) and isinstance(value[0], float):
-        return builder.CreateNumpyVector(np.array(value, "float32"))
-    if isinstance(value, list):
-        entries = [_write(builder, each) for each in value]
-        builder.StartVector(4, len(entries), 4)
-        for entry in reversed(entries):
-            builder.PrependUOffsetTRelative(entry)
-        return builder.EndVector()
-    enums = {position: each for position, each in value.items() if isinstance(each, int)}
-    offsets = {position: _write(builder, value[position]) for position in value.keys() - enums}
-    builder.StartObject(max(value) + 1)
-    for position, offset in offsets.items():
-        builder.PrependUOffsetTRelativeSlot(position, offset, 0)
-    for position, each in enums.items():
-        builder.PrependUint8Slot(position, each, 0)
-    return builder.EndObject()
-
-
-def append_texts(path: str | os.PathLike, texts: Mapping[str, str]) -> None:
-    """Appends to a TFLite file a zip archive of texts, such as its labels, by their names."""
-    # Opened here: an archive that cannot open its file to append makes an empty one in its place.
-    with open(path, "r+b") as file, zipfile.ZipFile(file, "a", zipfile.ZIP_STORED) as archive:
-        for name, text in texts.items():
-            # A fixed date keeps equal exports equal.
-            archive.writestr(zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0)), text)
 
 
 class TFLiteFile:

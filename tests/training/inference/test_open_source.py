@@ -7,14 +7,9 @@ import pytest
 
 import keras_vit
 from keras_vit.training.config import schema
-from keras_vit.training.evaluators.exported_files import interface_of, labels_of
-from keras_vit.training.evaluators.load_keras_model import (
-    load_model,
-    read_run_config,
-    resizing,
-    runs_behind,
-    saved_arguments,
-)
+from keras_vit.training.inference.interface import interface_of, labels_of, resizing
+from keras_vit.training.inference.open_source import load_model
+from keras_vit.training.sources import read_run_config, runs_behind, saved_arguments
 from tests.tiny_vit import tiny_vit
 from tests.training.runs import DATA
 
@@ -28,18 +23,25 @@ def test_a_run_and_a_file_know_their_model(tmp_path):
     model = tiny_vit(image_size=(16, 24), patch_size=8, num_classes=2, num_layers=1)
     model.save(tmp_path / "plain.keras")
     plain = load_model(tmp_path / "plain.keras")
-    assert plain.run == {} and plain.class_names is None and plain.model.activation == "softmax"
-    assert plain.preprocess == "decode|resize([16,24])|value_range(-1,1)"
+    assert (
+        plain.run == {}
+        and plain.interface.class_names is None
+        and plain.model.activation == "softmax"
+    )
+    assert plain.interface.preprocessing == "decode|resize([16,24])|value_range(-1,1)"
     assert resizing((4, 5), (0.0, 1.0)) == "decode|resize([4,5])|value_range(0,1)"
     model.class_names, model.preprocessing = ("crow", "finch"), "decode|resize(16)"
     model.activation = "sigmoid"
     model.save(tmp_path / "model.keras")
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     source = load_model(tmp_path)
-    assert source.class_names == ["crow", "finch"] and source.image_size == (16, 24)
+    assert source.interface.class_names == ["crow", "finch"] and source.interface.image_size == (
+        16,
+        24,
+    )
     assert (source.name, source.run, source.model.activation) == (str(tmp_path), CONFIG, "sigmoid")
-    assert source.preprocess == PREPROCESS
-    assert load_model(tmp_path / "model.keras").preprocess == "decode|resize(16)"
+    assert source.interface.preprocessing == PREPROCESS
+    assert load_model(tmp_path / "model.keras").interface.preprocessing == "decode|resize(16)"
     np.testing.assert_equal(source.model.get_weights(), model.get_weights())
     with pytest.raises(ValueError, match="for a checkpoint alone"):
         load_model(tmp_path, image_size=32)
@@ -54,7 +56,10 @@ def test_a_checkpoint_needs_its_models_name_unless_published(shallow, tmp_path, 
     source = load_model(file, name="ViT-Ti/32", num_classes=5, image_size=32)
     np.testing.assert_equal(source.model.get_weights(), whole.get_weights())
     headless = load_model(file, name="ViT-Ti/32", dropout_rate=0.5)
-    assert headless.model.output_shape == (None, 192) and headless.image_size == (224, 224)
+    assert headless.model.output_shape == (None, 192) and headless.interface.image_size == (
+        224,
+        224,
+    )
     assert headless.model.arguments["dropout_rate"] == 0.5
     with pytest.raises(ValueError, match="head"):
         load_model(file, name="ViT-Ti/32", num_classes=4, image_size=32)
@@ -62,8 +67,8 @@ def test_a_checkpoint_needs_its_models_name_unless_published(shallow, tmp_path, 
     files = {"augreg/Ti_16-imagenet2012": file}
     monkeypatch.setattr("keras_vit.checkpoints.load.find_checkpoint", files.__getitem__)
     source = load_model("augreg/Ti_16-imagenet2012", image_size=32)
-    assert source.class_names[:2] == ["tench", "goldfish"]
-    assert source.model.arguments["num_classes"] == 1000 and source.image_size == (32, 32)
+    assert source.interface.class_names[:2] == ["tench", "goldfish"]
+    assert source.model.arguments["num_classes"] == 1000 and source.interface.image_size == (32, 32)
 
 
 def test_what_stands_in_the_place_of_a_model_is_said(tmp_path):

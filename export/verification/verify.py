@@ -5,21 +5,27 @@ import logging
 import os
 import pathlib
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import numpy as np
 
 from keras_vit.models.image_model import ACTIVATIONS
-from keras_vit.training.evaluators.exported_files import interface_of, labels_of
+from keras_vit.training.inference.interface import (
+    EXPORTED_RANGE,
+    Interface,
+    exported_operations,
+    image_size,
+    interface_of,
+    labels_of,
+)
 
-from ..errors import ExportError
+from ..errors import ExportError, as_export_errors
 from ..hub.archives import unpacked
-from ..labels_and_interface_json import exported_operations, interface_of_model
 from ..largest_activations import FLOAT16_LARGEST, largest_activations
-from ..supported_models import CLASSIFIERS, check_range, image_size, portable
-from ..tflite.flatbuffer_and_metadata import is_metadata
+from ..supported_models import CLASSIFIERS, check_range, portable
+from ..tflite.mediapipe_metadata import is_metadata
 from ..web.to_web import page_settings, settings_of_page, tflite_of_page
+from .report import THRESHOLDS, Report, Thresholds
 from .runtimes import in_batches, open_artifact
 from .subprocesses import measure
 
@@ -31,177 +37,9 @@ _MEASURED = ("hub", "interpreter")
 _GPUS = ("gpu", "browser-gpu")
 # Images on which signatures and endpoints of a module are compared, and the largest difference.
 _SHOWN, _OTHER_WAYS = 2, 1e-4
-# Unseen classes that a report names.
-_NAMED = 10
 
 
-@dataclasses.dataclass(frozen=True)
-class Report:
-    """The figures of one artifact.
-
-    Attributes:
-        artifact: its path.
-        kind: "hub", "npz", "onnx", "onnx-quantized", or the quantization of a TFLite file, of
-            which an ONNX file may have "float16"; key of `THRESHOLDS`.
-        runtime: what ran it, key of `export.verification.RUNTIMES`.
-        output: which was compared, "logits", "probabilities" or "representation".
-        images: how many.
-        max_error, mean_error: of the outputs, absolute.
-        relative_error: root mean square of the errors, in units of the outputs' standard deviation.
-        scale: the largest absolute output of the model, at least 1.
-        cosine: mean over the images.
-        size_bytes: of the file, or of all files of the directory.
-        agreement: part of the images with the same top-1 class; None without a head.
-        model_accuracy, artifact_accuracy: top-1; None without labels.
-        classes: (seen, all), the classes of the images, by their labels or else by the model, and
-            of the model; None without a head, or where every token has classes.
-        unseen: names of the others, or their numbers; nothing is shown of them.
-        load_seconds, first_call_seconds, peak_memory_bytes: in a process of its own.
-        latency_ms: dict of threads to the median for one image.
-        partitions: of XNNPACK in the graph; None if it is not a TFLite file.
-        operations_outside_delegate: dict of name to count; None likewise.
-        device: of an accelerator, in its own words; None where none ran it, as the next three.
-        fully_delegated: whether the accelerator ran the whole graph.
-        fallbacks: the operations that it did not run, each "NAME: why".
-        float16_error: largest, absolute, of its arithmetic in float16; None also where it has none.
-        failures: the thresholds that were missed, in words; empty if it is good.
-    """
-
-    artifact: str
-    kind: str
-    runtime: str
-    output: str
-    images: int
-    max_error: float
-    mean_error: float
-    relative_error: float
-    scale: float
-    cosine: float
-    size_bytes: int
-    agreement: float | None = None
-    model_accuracy: float | None = None
-    artifact_accuracy: float | None = None
-    classes: tuple[int, int] | None = None
-    unseen: tuple[str, ...] = ()
-    load_seconds: float | None = None
-    first_call_seconds: float | None = None
-    peak_memory_bytes: int | None = None
-    latency_ms: dict[int, float] | None = None
-    partitions: int | None = None
-    operations_outside_delegate: dict[str, int] | None = None
-    device: str | None = None
-    fully_delegated: bool | None = None
-    fallbacks: tuple[str, ...] | None = None
-    float16_error: float | None = None
-    failures: tuple[str, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        """Whether every threshold is met."""
-        return not self.failures
-
-    def to_dict(self) -> dict[str, Any]:
-        """Returns all values and `ok` as a dict that JSON can hold."""
-        return {**dataclasses.asdict(self), "failures": list(self.failures), "ok": self.ok}
-
-    def rows(self) -> list[tuple[str, str]]:
-        """Returns (name, text) of every value that is known, for a table."""
-        seconds, percent = "{:.0f} ms", "{:.2f} %"
-        latencies = (self.latency_ms or {}).items()
-        outside = self.operations_outside_delegate
-        fallbacks = "; ".join(self.fallbacks or ()) or "unknown operations"
-        rows = [
-            ("artifact", f"{self.artifact} ({self.kind})"),
-            ("runtime", self.runtime + (f" on {self.device}" if self.device else "")),
-            ("images", f"{self.images}"),
-            (f"largest error of {self.output}", f"{self.max_error:.2e}"),
-            ("mean error", f"{self.mean_error:.2e}"),
-            ("root mean square error / deviation", f"{self.relative_error:.4f}"),
-            ("cosine", f"{self.cosine:.6f}"),
-            ("top-1 agreement", _shown(percent, self.agreement, 100)),
-            ("accuracy of the model", _shown(percent, self.model_accuracy, 100)),
-            ("accuracy of the artifact", _shown(percent, self.artifact_accuracy, 100)),
-            ("size", f"{self.size_bytes / 2**20:.2f} MiB"),
-            ("loading", _shown(seconds, self.load_seconds, 1000)),
-            ("first image", _shown(seconds, self.first_call_seconds, 1000)),
-            *((f"one image, {threads} thread(s)", f"{ms:.2f} ms") for threads, ms in latencies),
-            ("peak memory", _shown("{:.0f} MiB", self.peak_memory_bytes, 2**-20)),
-            ("XNNPACK partitions", _shown("{}", self.partitions)),
-            ("operations outside XNNPACK", None if outside is None else f"{sum(outside.values())}"),
-        ]
-        if self.fully_delegated is not None:
-            text = "fully" if self.fully_delegated else f"not fully: {fallbacks}"
-            half = _shown("{:.2e}", self.float16_error) or "not computed"
-            rows += [("delegated", text), ("largest error in float16", half)]
-        if self.classes and self.unseen:
-            more = ", …" if len(self.unseen) > _NAMED else ""
-            named = ", ".join(self.unseen[:_NAMED]) + more
-            rows.append(("classes of the images", "{} of {}".format(*self.classes)))
-            rows.append(("nothing is known of", named))
-        rows.append(("result", "good" if self.ok else "; ".join(self.failures)))
-        return [(name, text) for name, text in rows if text is not None]
-
-    def __str__(self) -> str:
-        width = max(len(name) for name, _ in self.rows())
-        return "\n".join(f"{name:<{width}}  {text}" for name, text in self.rows())
-
-
-def _shown(text: str, value: float | None, factor: float = 1) -> str | None:
-    """Returns `text` with a value, which is None where it is not known."""
-    return None if value is None else text.format(factor * value)
-
-
-@dataclasses.dataclass(frozen=True)
-class Thresholds:
-    """The limits of a kind of artifact.
-
-    Attributes:
-        max_error: largest difference of an output, in units of the largest output of the
-            model, but at least 1.
-        cosine: smallest mean cosine between the outputs for an image.
-        agreement: smallest part of the images on which both name the same class.
-        accuracy_drop: largest loss of accuracy, as a part of the images.
-    """
-
-    max_error: float
-    cosine: float
-    agreement: float
-    accuracy_drop: float
-
-    def missed(self, report: Report) -> list[str]:
-        """Returns in words which limits a report misses."""
-        error, half = report.max_error / report.scale, (report.float16_error or 0) / report.scale
-        agreement = self.agreement if report.agreement is None else report.agreement
-        drop = (report.model_accuracy or 0) - (report.artifact_accuracy or 0)
-        limit = THRESHOLDS["float16"].max_error
-        met = {
-            f"largest error {error:.2e} above {self.max_error:g}": error <= self.max_error,
-            f"cosine {report.cosine:.6f} below {self.cosine:g}": report.cosine >= self.cosine,
-            f"agreement {agreement:.4f} below {self.agreement:g}": agreement >= self.agreement,
-            f"accuracy drops by {drop:.4f}, more than {self.accuracy_drop:g}": (
-                drop <= self.accuracy_drop + 1e-12
-            ),
-            f"largest error in float16 {half:.2e} above {limit:g}": half <= limit,
-        }
-        return [failure for failure, is_met in met.items() if not is_met]
-
-
-# "hub", "npz", "onnx" and the quantizations of a TFLite file; "float16" of an ONNX file too.
-THRESHOLDS = {
-    "hub": Thresholds(1e-5, 0.99999, 1.0, 0.0),
-    "npz": Thresholds(1e-6, 0.99999, 1.0, 0.0),
-    "onnx": Thresholds(1e-4, 0.99999, 1.0, 0.0),
-    "onnx-quantized": Thresholds(0.5, 0.99, 0.95, 0.01),
-    "none": Thresholds(1e-4, 0.99999, 1.0, 0.0),
-    "float16": Thresholds(2e-2, 0.9999, 0.99, 0.005),
-    "dynamic": Thresholds(0.5, 0.99, 0.95, 0.01),
-    "int8": Thresholds(0.5, 0.99, 0.95, 0.01),
-    "int8-full": Thresholds(1.0, 0.9, 0.75, 0.05),
-    "int16x8": Thresholds(0.3, 0.99, 0.95, 0.01),
-    "int8-int16": Thresholds(0.5, 0.99, 0.95, 0.01),
-}
-
-
+@as_export_errors()
 def verify(
     model: keras.Model,
     path: str | os.PathLike,
@@ -238,7 +76,6 @@ def verify(
     Raises:
         FileNotFoundError: if there is no artifact.
         ExportError: if it is damaged, or the images or labels are not what the model takes.
-        ValueError: if the texts inside of it are damaged.
         RuntimeMissing: if the runtime is not on this machine.
     """
     original, model = model, portable(model)
@@ -428,19 +265,21 @@ def _other_texts(path, model, artifact):
         elif labels and len(labels) != model.arguments["num_classes"]:
             classes = model.arguments["num_classes"]
             wrong.append(f"it has {len(labels)} labels, the model {classes} classes")
-        interface = interface_of(path)
-        made = model.activation
+        interface, made = interface_of(path), model.activation
         if artifact.output == "probabilities":
             made = artifact.activation or made
-        expected = {"activation_inside": None} | interface_of_model(model, made, artifact.output)
+        operations = exported_operations(model)
+        size = image_size(model)
+        expected = Interface(size, EXPORTED_RANGE, operations, artifact.output, made, labels)
+        content = {"activation_inside": None} | expected.to_json()
         if not interface:
             wrong.append("it has no interface.json, which says how to prepare photos")
-        for key, value in expected.items() if interface else ():
+        for key, value in content.items() if interface else ():
             if (found := interface.get(key)) != value:
                 wrong.append(f"its {key} is {found!r}, the model's {value!r}")
-        operations = interface.get("preprocessing", exported_operations(model))
-        described = operations, artifact.output, bool(labels)
-        has_metadata = artifact.metadata and is_metadata(artifact.metadata, *described)
+        operations = interface.get("preprocessing", operations)
+        described = dataclasses.replace(expected, preprocessing=operations)
+        has_metadata = artifact.metadata and is_metadata(artifact.metadata, described)
         is_tflite = path.is_file() and path.suffix == ".tflite"
         if is_tflite and not has_metadata:
             wrong.append("its metadata describe other images or outputs than the model's")
@@ -465,12 +304,13 @@ def _is_reordered(names, labels):
 
 def _other_settings(path, file, model):
     """Says which settings of a page are not those inside of its TFLite file."""
-    settings, interface = settings_of_page(path), interface_of(file)
-    if not settings or not interface:
+    settings = settings_of_page(path)
+    if not settings or not interface_of(file):
         return []
+    interface = Interface.of_file(file, image_size(model))
     return [
         f"the page's {name} is {settings.get(name)!r}, its file's {value!r}"
-        for name, value in page_settings(model, interface, labels_of(file)).items()
+        for name, value in page_settings(model, interface).items()
         if settings.get(name) != value
     ]
 

@@ -1,0 +1,124 @@
+"""What the source of a model says of it before it is built: its run, the runs behind it, arguments.
+
+It imports no Keras, so that commands and configs answer at once.
+"""
+
+import json
+import logging
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+from keras_vit.errors import damage_named
+from keras_vit.files.archives import saved_config
+
+from .config import schema
+from .data.sets import fingerprint
+from .data.sets.known_datasets import DATASETS, full_name
+from .engine.checkpoints import steps
+from .io.image_listing import EXTENSIONS
+from .io.paths import any_path, read_path
+
+logger = logging.getLogger("keras_vit")
+
+# Keras adds these to the arguments of a saved model.
+_KERAS_KEYS = {"name", "trainable", "trainable_layers", "quantized_layers", "dtype"}
+_KERAS_KEYS |= {"class_names", "preprocessing", "activation"}
+
+
+def read_run_config(file: str | os.PathLike) -> dict[str, Any]:
+    """Returns the `config.json` of a run as nested dicts; keys of other versions stay in it.
+
+    Raises ValueError if it is not JSON, or a key has a value of the wrong type.
+    """
+    try:
+        config = json.loads(any_path(file).read_text(encoding="utf-8"))
+        wrong = schema.damage(config)
+        if not wrong and not fingerprint.is_description(config.get("data")):
+            wrong = "data, what the run was trained on, is missing or incomplete"
+    except (ValueError, RecursionError) as error:
+        wrong = str(error)
+    if wrong:
+        raise ValueError(
+            f"Expected the config of a run. {file} is damaged: {wrong}. Restore it, or use another "
+            "directory."
+        )
+    return config
+
+
+def runs_behind(source: str | os.PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yields (name, `config.json`) of the run that a source is, and of those that it began from.
+
+    Nothing for what is neither a run directory nor a `.keras` file in one, such as a published
+    name; a warning names what a run began from that is gone, or another now. Raises as
+    `read_run_config`.
+    """
+    name, seen, digest = str(source), [], ""
+    while name and name not in seen:
+        seen.append(name)
+        if digest and digest != fingerprint.digest_of_checkpoint(name):
+            said = "It cannot be told what trained %s, from which %s began: it is gone, or another."
+            logger.warning(said, *reversed(seen[-2:]))
+            return
+        path = any_path(name)
+        folder = path.parent if path.suffix == ".keras" else path
+        if not all((folder / file).is_file() for file in ("config.json", "metrics.csv")):
+            return
+        config = read_run_config(folder / "config.json")
+        yield name, config
+        # A published name has no digest.
+        name, digest = config.get("checkpoint", ""), config["data"].get("checkpoint", "")
+
+
+def saved_model(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
+    """Returns the class and the arguments of the model in a `.keras` file, which is not built.
+
+    Raises ValueError if the file is damaged.
+    """
+    expected = "Expected a .keras file, which is a zip archive with a config.json"
+    failure = f"{expected}. {path} is damaged or of another kind"
+    with damage_named(failure, "Save the model again, with model.save()."):
+        saved = saved_config(path)
+        return str(saved.get("registered_name") or saved["class_name"]), dict(saved["config"])
+
+
+def saved_arguments(source: str | os.PathLike) -> dict[str, Any] | None:
+    """Returns the arguments of a run's or `.keras` file's model, which is not built.
+
+    They are those of `keras_vit.VisionTransformer`, or with a `name` of `keras_vit.create_model`;
+    None if `source` is neither. Raises ValueError if there is no such `.keras` file, or it holds a
+    model of another class.
+    """
+    path = any_path(source)
+
+    def read():
+        if (path / "config.json").is_file():
+            arguments = read_run_config(path / "config.json")["model"]
+            return {key: arguments[key] for key in arguments if key not in schema.NOT_OF_MODEL}
+        if path.suffix != ".keras":
+            return None
+        if not path.is_file():
+            raise ValueError(f"Expected a .keras file. There is nothing at {path}.")
+        kind, arguments = saved_model(path)
+        if kind != "keras_vit>VisionTransformer":
+            raise ValueError(
+                f"Expected a saved keras_vit.VisionTransformer. Received: {path}, a {kind}."
+            )
+        return {key: value for key, value in arguments.items() if key not in _KERAS_KEYS}
+
+    return read_path(path, read)
+
+
+def without_model(path: pathlib.Path) -> str:
+    """Returns what a source is that holds no model, for a message."""
+    if full_name(str(path)) in DATASETS or str(path).startswith(("folder:", "csv:", "tfds:")):
+        return "a data set, in the model's place: --dataset names it"
+    if not path.exists():
+        return "which does not exist"
+    if (path / "config.json").is_file():
+        step = max(steps(path / "checkpoints"), default=0)
+        return f"a run unfinished at step {step:,}: the same command resumes it"
+    if path.is_dir():
+        return "a folder without model.keras"
+    return "an image" if path.suffix.lower() in EXTENSIONS else "a file of another kind"

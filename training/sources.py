@@ -10,6 +10,7 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
+from keras_vit.checkpoints.model_source import Kind, model_source
 from keras_vit.errors import damage_named
 from keras_vit.files.archives import saved_config
 
@@ -93,8 +94,8 @@ def saved_arguments(source: str | os.PathLike) -> dict[str, Any] | None:
     path = any_path(source)
 
     def read():
-        if (path / "config.json").is_file():
-            arguments = read_run_config(path / "config.json")["model"]
+        if config := model_source(path).run_config:
+            arguments = read_run_config(config)["model"]
             return {key: arguments[key] for key in arguments if key not in schema.NOT_OF_MODEL}
         if path.suffix != ".keras":
             return None
@@ -110,15 +111,15 @@ def saved_arguments(source: str | os.PathLike) -> dict[str, Any] | None:
     return read_path(path, read)
 
 
-def without_model(path: pathlib.Path) -> str:
-    """Returns what a source is that holds no model, for a message."""
-    if full_name(str(path)) in DATASETS or str(path).startswith(("folder:", "csv:", "tfds:")):
+def without_model(source: str | os.PathLike) -> str:
+    """Says what a source is that holds no model of Keras, for a message."""
+    name, found = str(source), model_source(source)
+    if full_name(name) in DATASETS or name.startswith(("folder:", "csv:", "tfds:")):
         return "a data set, in the model's place: --dataset names it"
-    if not path.exists():
-        return "which does not exist"
-    if (path / "config.json").is_file():
-        step = max(steps(path / "checkpoints"), default=0)
+    if found.kind is Kind.UNFINISHED_RUN:
+        step = max(steps(found.path / "checkpoints"), default=0)
         return f"a run unfinished at step {step:,}: the same command resumes it"
-    if path.is_dir():
+    if found.path.is_dir():
         return "a folder without model.keras"
-    return "an image" if path.suffix.lower() in EXTENSIONS else "a file of another kind"
+    is_image = found.path.suffix.lower() in EXTENSIONS and found.path.exists()
+    return "an image" if is_image else found.kind.value

@@ -112,8 +112,8 @@ class Artifact:
             that it gives; None where it gives none.
         metadata: what a TFLite file says to MediaPipe; empty where it says nothing.
         takes_bytes: whether it rounds pixels to bytes, as photos have them.
-        other_ways: from images, as of `run`, to {another way to call it: largest difference from
-            what the model gives, in units of its largest output, but at least 1}.
+        differences: images, as of `run` -> {name of a signature, endpoint or other call: its
+            largest difference from the model, in units of the largest output, but at least 1}.
     """
 
     kind: str
@@ -124,7 +124,7 @@ class Artifact:
     activation: str | None = None
     metadata: bytes = b""
     takes_bytes: bool = False
-    other_ways: Callable[[np.ndarray], dict[str, float]] | None = None
+    differences: Callable[[np.ndarray], dict[str, float]] | None = None
 
 
 def in_batches(function: Callable[[np.ndarray], Tensor], images: np.ndarray) -> np.ndarray:
@@ -148,12 +148,12 @@ def open_hub(path: pathlib.Path, model: keras.Model | None = None) -> Artifact:
         run=lambda images: (in_batches(function, images), None),
         image_size=sides if all(sides) else None,
         activation=activation,
-        other_ways=partial(_other_ways, function.module, model, output, activation),
+        differences=partial(_module_differences, function.module, model, output, activation),
     )
 
 
-def _other_ways(module, model, output, activation, images):
-    """See `Artifact.other_ways`: signatures, features and endpoints, of what keras_vit writes."""
+def _module_differences(module, model, output, activation, images):
+    """Returns `Artifact.differences`: of signatures, features and endpoints of a module."""
     graph = endpoint_model(model, "fixed")
     in_bytes = np.rint(255 * images).astype("uint8")
     # Noise of another size and shape than the model's images, so that every way to resize differs.
@@ -232,15 +232,15 @@ def _open_onnx(path, model=None):
     def run(images):
         return in_batches(function, images), Delegation("CPUExecutionProvider", True)
 
-    def other_ways(images):
+    def differences(images):
         expected = model.up_to(function.output)(images[:1] * 2 - 1, training=False)
         return {"answer for one image": _difference(run(images[:1])[0], expected)}
 
     kind = "float16" if "FLOAT16" in function.types else "onnx"
     if not function.types <= _UNQUANTIZED:
         kind = "onnx-quantized"
-    others = other_ways if model and function.output in model.endpoints else None
-    return Artifact(kind, function.output, run, function.image_shape[:2], other_ways=others)
+    others = differences if model and function.output in model.endpoints else None
+    return Artifact(kind, function.output, run, function.image_shape[:2], differences=others)
 
 
 def _open_interpreter(path, model=None, runtime="litert", delegation=None):
@@ -250,7 +250,7 @@ def _open_interpreter(path, model=None, runtime="litert", delegation=None):
     activation = None
     if function.output == "probabilities":
         activation = "sigmoid" if "LOGISTIC" in file.operations[-2:] else "softmax"
-    others = partial(_other_signatures, path, model, activation)
+    others = partial(_signature_differences, path, model, activation)
     return Artifact(
         kind=file.quantization,
         output=function.output,
@@ -259,12 +259,12 @@ def _open_interpreter(path, model=None, runtime="litert", delegation=None):
         output_shape=function.output_shape,
         activation=activation,
         metadata=metadata_of(file.tree),
-        other_ways=others if model and runtime == "litert" else None,
+        differences=others if model and runtime == "litert" else None,
     )
 
 
-def _other_signatures(path, model, activation, images):
-    """See `Artifact.other_ways`: the signatures of a TFLite file beside its main one."""
+def _signature_differences(path, model, activation, images):
+    """Returns `Artifact.differences`: of the signatures of a TFLite file beside its main one."""
     interpreter, found = Interpreter(os.fspath(path)), {}
     added = [name for name in interpreter.get_signature_list() if name != MAIN]
     for name, (graph, shape, output) in signatures(model, added, activation).items():

@@ -36,7 +36,7 @@ _MEASURED = ("hub", "interpreter")
 # These compute in float16 unless they are told otherwise.
 _GPUS = ("gpu", "browser-gpu")
 # Images on which signatures and endpoints of a module are compared, and the largest difference.
-_SHOWN, _OTHER_WAYS = 2, 1e-4
+_SHOWN, _LARGEST_DIFFERENCE = 2, 1e-4
 
 
 @as_export_errors()
@@ -112,11 +112,11 @@ def verify(
             **(_costs(usable, image_size(model)) if costs and name in _MEASURED else {}),
         )
         failures = (thresholds or THRESHOLDS[artifact.kind]).missed(report)
-        if artifact.other_ways:
-            limit = max(_OTHER_WAYS, (thresholds or THRESHOLDS[artifact.kind]).max_error)
+        if artifact.differences:
+            limit = max(_LARGEST_DIFFERENCE, (thresholds or THRESHOLDS[artifact.kind]).max_error)
             failures += [
-                f"its {way} differs by {error:.2e} from the model, more than {limit:g}"
-                for way, error in artifact.other_ways(images[:_SHOWN]).items()
+                f"its {call} differs by {error:.2e} from the model, more than {limit:g}"
+                for call, error in artifact.differences(images[:_SHOWN]).items()
                 if not error <= limit
             ]
         largest = FLOAT16_LARGEST

@@ -26,6 +26,7 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.download import cache_directory, download
+from keras_vit.checkpoints.model_source import WEB_PAGE_FILE, Kind, model_source
 from keras_vit.files.hidden_folder import make_folder, writing
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.photos.prepare_photos import keeps_upright, parsed_operations, prepare_photo
@@ -55,8 +56,6 @@ BUILDS = ("litert_wasm_internal", "litert_wasm_compat_internal", "litert_wasm_th
 HERE = pathlib.Path(__file__).parent / "page"
 MODEL = "model.tflite"
 LICENSE = "LICENSE-LiteRT.txt"
-# Shows that a folder is a page of this package, which may be replaced.
-MARKER = "code/runtime.js"
 _WORKER = "service-worker.js"
 _MODEL_INSIDE = re.compile(rf'id="asset:{re.escape(MODEL)}">([^<]+)<'.encode())
 _SETTINGS_INSIDE = re.compile(rb'id="settings">(.*?)</script>')
@@ -350,7 +349,7 @@ def write_page(
         **code,
         **{f"assets/{name}{suffixes[name]}": content for name, content in packed.items()},
     }
-    with atomic_directory(path, MARKER) as temporary:
+    with atomic_directory(path, WEB_PAGE_FILE) as temporary:
         for name, content in files.items():
             (temporary / name).parent.mkdir(exist_ok=True)
             (temporary / name).write_bytes(content)
@@ -365,9 +364,11 @@ def tflite_of_page(path: str | os.PathLike) -> Iterator[pathlib.Path]:
         ExportError: if it is an .html file without a model.
     """
     path = pathlib.Path(path)
-    if (path / MARKER).is_file():
+    if model_source(path).kind is not Kind.WEB_PAGE:
+        yield path
+    elif path.is_dir():
         yield path / "assets" / MODEL
-    elif path.is_file() and path.suffix == ".html":
+    else:
         inside = _MODEL_INSIDE.search(path.read_bytes())
         if inside is None:
             raise ExportError(
@@ -378,8 +379,6 @@ def tflite_of_page(path: str | os.PathLike) -> Iterator[pathlib.Path]:
             file = pathlib.Path(directory) / MODEL
             file.write_bytes(gzip.decompress(base64.b64decode(inside[1])))
             yield file
-    else:
-        yield path
 
 
 def settings_of_page(path: str | os.PathLike) -> dict[str, Any] | None:
@@ -387,10 +386,10 @@ def settings_of_page(path: str | os.PathLike) -> dict[str, Any] | None:
 
     None of what is no page. Raises `ExportError` if they are damaged.
     """
-    path = pathlib.Path(path)
-    file = path / "index.html" if (path / MARKER).is_file() else path
-    if not file.is_file() or file.suffix != ".html":
+    found = model_source(path)
+    if found.kind is not Kind.WEB_PAGE:
         return None
+    file = found.path / "index.html" if found.path.is_dir() else found.path
     with damage_refused(f"The settings of {file} are damaged"):
         return json.loads(_SETTINGS_INSIDE.findall(file.read_bytes())[0])
 

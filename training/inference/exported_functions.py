@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from keras_vit.checkpoints.model_source import Kind, model_source
 from keras_vit.errors import damage_named, imported
 from keras_vit.type_hints import Tensor
 
@@ -89,14 +90,14 @@ def open_exported(
     `layer` is the attribute of a module that gives features, and `runtime` is of a .tflite file, as
     `TFLiteFunction` takes it. Raises ValueError or UsageError if it cannot be used.
     """
-    path = pathlib.Path(path)
-    if (path / "saved_model.pb").exists():
+    kind = model_source(path).kind
+    if kind is Kind.HUB:
         return ModuleFunction(path, layer)
-    if path.suffix not in (".tflite", ".onnx") or not path.exists():
+    if kind not in (Kind.TFLITE, Kind.ONNX):
         return None
     if layer is not None:
         raise ValueError(f"Expected a Keras model or module for layer={layer!r}. It is {path}.")
-    is_onnx = path.suffix == ".onnx"
+    is_onnx = kind is Kind.ONNX
     return ONNXFunction(path) if is_onnx else TFLiteFunction(path, runtime, at_once=_AT_ONCE)
 
 

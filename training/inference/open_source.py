@@ -1,13 +1,13 @@
 """Opens the model of a source: a run, a `.keras` file, a checkpoint, an exported file."""
 
 import os
-import pathlib
 from typing import Any
 
 import keras
 import numpy as np
 
 from keras_vit.checkpoints import load_checkpoint
+from keras_vit.checkpoints.model_source import model_source
 from keras_vit.checkpoints.published_weights import published_classifier
 from keras_vit.errors import damage_named
 from keras_vit.model_factory import create_model
@@ -48,8 +48,8 @@ def load_model(
         FileNotFoundError: if there is no such file.
         ValueError: if it is damaged, or of another kind, or says itself what is given.
     """
-    path = pathlib.Path(source)
-    classifier = None if name or path.exists() else published_classifier(str(source))
+    found = model_source(source)
+    classifier = None if name or found.path.exists() else published_classifier(str(source))
     if classifier:
         name, num_classes = classifier.model, len(imagenet_classes())
         image_size = image_size or classifier.image_size
@@ -59,18 +59,16 @@ def load_model(
         skip = ("head", "pre_logits") if num_classes is None else ()
         load_checkpoint(model, source, skip=skip)
         return KerasFunction(model, str(source))
-    file = path / "model.keras" if path.is_dir() else path
-    if not file.exists() or file.suffix != ".keras":
-        raise (ValueError if file.exists() else FileNotFoundError)(
+    if not found.is_keras:
+        raise (ValueError if found.path.is_file() else FileNotFoundError)(
             "Expected a run directory with model.keras, which a run writes when it ends, a .keras "
             "file, or the published name of a classifier, such as augreg/B_16-imagenet2012. "
-            f"Received: {source}, {without_model(path)}. A checkpoint needs the name of its model "
-            "as well, such as --model=ViT-B/16."
+            f"Received: {source}, {without_model(source)}. A checkpoint needs the name of its "
+            "model as well, such as --model=ViT-B/16."
         )
     refuse_facts(source, num_classes=num_classes, image_size=image_size, **arguments)
-    config = path / "config.json"
-    run = read_run_config(config) if config.is_file() else {}
-    _, saved = saved_model(file)
+    run = read_run_config(found.run_config) if found.run_config else {}
+    file, (_, saved) = found.file, saved_model(found.file)
     advice = "It is damaged, needs classes of another package, or holds code, which is not run."
     with damage_named(f"{file} cannot be loaded as a Keras model", advice):
         blocks, size = int(np.sum(saved.get("num_layers", 0))), file.stat().st_size

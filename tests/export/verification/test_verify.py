@@ -154,7 +154,7 @@ def test_every_way_to_call_a_module_is_compared(named, images, tmp_path):
         (failure,) = verify(model, wrong, images).failures
         assert failure.startswith("its serving_bytes differs by ")
     loaded = tf.saved_model.load(str(module))
-    assert not any(error > 1e-4 for error in other_ways(loaded, model, images).values())
+    assert not any(error > 1e-4 for error in differences(loaded, model, images).values())
     signature = loaded.signatures["serving_default"]
 
     class Swapping(types.SimpleNamespace):
@@ -169,14 +169,14 @@ def test_every_way_to_call_a_module_is_compared(named, images, tmp_path):
         endpoints=loaded.endpoints,
         variables=loaded.variables[1:],
     )
-    found = other_ways(swapping, model, images)
+    found = differences(swapping, model, images)
     wrong = {"answer for one image", "feature_vector", "number of weights"}
     wrong |= {"serve", "serving_default", "training=True"}
     assert {way for way, error in found.items() if error > 0.1} == wrong
 
 
-def other_ways(module, model, images):
-    return runtimes._other_ways(module, model, "logits", None, images)
+def differences(module, model, images):
+    return runtimes._module_differences(module, model, "logits", None, images)
 
 
 @pytest.mark.parametrize("options", [{}, {"probabilities": True}, {"quantization": "float16"}])

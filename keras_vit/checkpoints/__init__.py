@@ -1,4 +1,5 @@
 """Published checkpoints: finds, downloads, reads, compares with a model, and writes them."""
+# ruff: noqa: F401 (the names are imported for type checkers)
 
 from typing import TYPE_CHECKING
 
@@ -28,17 +29,3 @@ __getattr__ = import_when_used(
         "save_checkpoint": ".save",
     },
 )
-
-__all__ = [
-    "BiTLayout",
-    "CheckpointError",
-    "DownloadError",
-    "Layout",
-    "cache_directory",
-    "find_checkpoint",
-    "list_weights",
-    "load_checkpoint",
-    "load_weights",
-    "published",
-    "save_checkpoint",
-]

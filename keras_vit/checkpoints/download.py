@@ -12,8 +12,9 @@ from pathlib import Path
 import keras
 
 from keras_vit.checkpoints.errors import DownloadError
-from keras_vit.checkpoints.published_weights import TABLE, canonical_name, url_of
+from keras_vit.checkpoints.published_weights import TABLE, canonical_name, list_weights, url_of
 from keras_vit.files.hidden_folder import fcntl, make_folder, writing
+from keras_vit.unknown_names import did_you_mean
 
 CHUNK = 1 << 20
 
@@ -145,11 +146,15 @@ def find_checkpoint(name_or_path: str | os.PathLike) -> Path:
     """
     if Path(name_or_path).exists():
         return Path(name_or_path)
-    try:
-        url = url_of(str(name_or_path))
-    except ValueError as error:
-        raise FileNotFoundError(f"There is no file {str(name_or_path)!r}. {error}") from None
-    name = canonical_name(str(name_or_path))
+    name = str(name_or_path)
+    url = url_of(name)
+    if url is None:
+        raise FileNotFoundError(
+            f"There is no file {name!r}. {did_you_mean(name, list_weights())}Expected the name of "
+            f"a published checkpoint, such as augreg/B_16. Received: {name!r}. "
+            "keras_vit.list_weights() lists them."
+        )
+    name = canonical_name(name)
     folder, _, last = name.rpartition("/")
     # Every file of the Hub has the same name.
     file = f"{last}.safetensors" if url.endswith(".safetensors") else url.rpartition("/")[2]

@@ -180,16 +180,12 @@ def _checked(mean, std, origin, path, unit=1.0):
         values = np.array([[v] * 3 if np.ndim(v) == 0 else v for v in (mean, std)], np.float64)
     except (TypeError, ValueError):
         values = np.empty(0)
-    if values.shape != (2, 3) or not np.isfinite(values).all() or values[1].min() <= 0:
+    values /= unit
+    in_range = values.shape == (2, 3) and np.isfinite(values).all() and values.max() <= 1
+    if not in_range or values[1].min() <= 0:
         raise CheckpointError(
             f"{path} cannot be loaded so. Expected in {origin} a mean and a positive std of red, "
-            f"green and blue, in units of [0, 1]. Received: mean={mean!r}, std={std!r}. Nothing "
-            "was loaded."
-        )
-    values /= unit
-    if values.max() > 1:
-        raise CheckpointError(
-            f"Expected for {path} a mean and std of red, green and blue in units of [0, 1]. "
-            f"Received: {values.tolist()}. Divide values of 0..255 by 255. Nothing was loaded."
+            f"green and blue, in units of [0, 1]. Received: mean={mean!r}, std={std!r}. Divide "
+            "values of 0..255 by 255. Nothing was loaded."
         )
     return values

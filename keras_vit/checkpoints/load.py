@@ -266,8 +266,8 @@ def _assign(model, file, skip, path):
     if not _HEADS & {weight.name for weight in weights}:
         return
     count, head = model.arguments["num_classes"], dict(file.contents.own)
-    if published_classifier(path):
-        head.setdefault("class_names", imagenet_classes())
+    if published_classifier(path) and not head.get("class_names"):
+        head["class_names"] = imagenet_classes()
     for name in OF_HEAD:
         stated, own = head.get(name), getattr(model, name)
         if not stated or stated == own or (name == "class_names" and len(stated) != count):
@@ -297,38 +297,32 @@ def _check_skip(file, skip):
 def _fitting(model, file, arrays, skip):
     """Returns {name: value}, positions resized, LayerScale folded; raises unless all fit."""
     contents, held = file.contents, file.contents.arrays
-    scales = {array.scale for array in arrays if array.scale}
     # A file has LayerScale in every block or in none.
-    scales = scales if scales & held.keys() else set()
-    known = {array.name for array in arrays} | scales
+    scales = {array.scale for array in arrays if array.scale}
+    known = {array.name for array in arrays} | (scales if scales & held.keys() else set())
     left_over = [
         name
         for name in held
         if name not in known and file.layout.owns(name) and not file.is_in(skip, name)
     ]
     missing = sorted(known - held.keys())
-    problems, values = {}, {}
-    for name in sorted(known & held.keys()):
-        if not contents.has_numbers(name):
-            problems[name] = f"{name} does not hold floating-point numbers"
-    for array in arrays:
-        name = array.name
-        if name in missing or name in problems:
-            continue
-        value = held[name]
+    numeric = {name: held[name] for name in known & held.keys() if contents.has_numbers(name)}
+    no_numbers = sorted(known & held.keys() - numeric.keys())
+    problems = {name: f"{name} does not hold floating-point numbers" for name in no_numbers}
+    values = {}
+    for array in (array for array in arrays if array.name in numeric):
+        name, value, gamma = array.name, numeric[array.name], numeric.get(array.scale)
         try:
-            value = values[name] = _resized(file, array, value)
+            values[name] = _resized(file, array, value)
         except CheckpointError as error:
             problems[name] = f"{name}: {error}"
             continue
-        if value is held[name] and value.shape != tuple(array.shape):
+        if values[name] is value and value.shape != tuple(array.shape):
             problems[name] = f"{name} is {value.shape}, the model's is {array.shape}"
-        elif array.scale in scales - problems.keys() - {*missing}:
-            gamma = held[array.scale]
-            if gamma.shape == value.shape[:1]:
-                values[name] = (value.T * gamma).T
-            else:
-                problems[array.scale] = f"{array.scale} is {gamma.shape}, and {name} {value.shape}"
+        elif gamma is not None and gamma.shape != value.shape[:1]:
+            problems[array.scale] = f"{array.scale} is {gamma.shape}, and {name} {value.shape}"
+        elif gamma is not None:
+            values[name] = (value.T * gamma).T
     if not (missing or left_over or problems):
         return values
     described = (f"{name} {held[name].shape}" for name in sorted(left_over))

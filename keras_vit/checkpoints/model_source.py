@@ -6,7 +6,7 @@ import os
 import pathlib
 from typing import Any
 
-from keras_vit.checkpoints.published_weights import is_published
+from keras_vit.checkpoints.published_weights import url_of
 
 # The file that every web page of ours has in its folder.
 WEB_PAGE_FILE = "code/runtime.js"
@@ -95,4 +95,4 @@ def model_source(source: str | os.PathLike) -> ModelSource:
         return next(found, ModelSource(Kind.FOLDER, path))
     if path.exists():
         return ModelSource(_SUFFIXES.get(path.suffix.lower(), Kind.CHECKPOINT), path, path)
-    return ModelSource(Kind.PUBLISHED if is_published(os.fspath(source)) else Kind.NOTHING, path)
+    return ModelSource(Kind.PUBLISHED if url_of(os.fspath(source)) else Kind.NOTHING, path)

@@ -20,8 +20,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from keras_vit.unknown_names import did_you_mean
-
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 BUCKET = "https://storage.googleapis.com"
 HUB = "https://huggingface.co"
@@ -298,29 +296,17 @@ def list_weights(filter: str = "*") -> list[str]:
     return sorted(fnmatch.filter((*TABLE, *LISTED), filter))
 
 
-def is_published(name: str) -> bool:
-    """Tells whether a checkpoint is published under a name: see `url_of`."""
-    canonical = canonical_name(name)
-    return canonical in TABLE or _parsed(canonical)[1] is not None
-
-
-def url_of(name: str) -> str:
-    """Returns the address of a published checkpoint.
+def url_of(name: str) -> str | None:
+    """Returns the address of a published checkpoint, or None if there is none of that name.
 
     More names than `list_weights()` has are those of AugReg's index, whose models may also be
     spelled as the others' ("augreg/ViT-B_16"), "gsam/ViT-B_16" and "bit/vtab/BiT-M-R50x1-run0-dtd".
-    Raises ValueError if no checkpoint is published under such a name.
     """
     canonical = canonical_name(name)
     if canonical in TABLE:
         return TABLE[canonical].url
     folder, fields = _parsed(canonical)
-    if fields is None:
-        raise ValueError(
-            f"{did_you_mean(name, list_weights())}Expected the name of a published checkpoint, "
-            f"such as augreg/B_16. Received: {name!r}. keras_vit.list_weights() lists them."
-        )
-    return f"{BUCKET}/{FOLDERS[folder][0]}/{fields[0]}.npz"
+    return f"{BUCKET}/{FOLDERS[folder][0]}/{fields[0]}.npz" if fields else None
 
 
 def published_classifier(name: str | os.PathLike) -> Published | None:

@@ -21,7 +21,7 @@ from ..evaluators.base import Evaluator, create_evaluators
 from ..evaluators.few_shot import open_task
 from ..inference.open_source import load_model
 from ..io.progress_bar import Progress
-from ..recipes.model_freezing_and_layer_decay import build_model
+from ..recipes.model import build_model
 from ..recipes.optimizer import optimizer_of
 from ..reporting.collect_run_results import report_run
 from ..sources import runs_behind

@@ -11,7 +11,7 @@ from keras_vit.optimizers import OPTIMIZERS, WarmupDecay
 from keras_vit.unknown_names import require_one_of
 
 from ..config import default_config
-from .model_freezing_and_layer_decay import first_steps, rate_factors
+from .trainable_weights import first_steps, rate_factors
 
 DEFAULTS: dict[str, Any] = default_config().optimizer.to_dict() | {
     "ema_decay": default_config().ema_decay

@@ -10,7 +10,7 @@ from keras_vit.training.config import schema
 from keras_vit.training.config.overrides import load_config, override
 from keras_vit.training.configs import parse_argument, parse_options
 from keras_vit.training.errors import UsageError
-from keras_vit.training.recipes.model_freezing_and_layer_decay import build_model
+from keras_vit.training.recipes.model import build_model
 
 # Of other numbers the least is 0.
 LEAST_ONE = "accumulation_steps batch_size few_shot.shots keep_checkpoints log_every_steps"

@@ -5,7 +5,7 @@ import pytest
 from keras_vit.training.config import schema
 from keras_vit.training.config.overrides import load_config
 from keras_vit.training.loop import trainer
-from keras_vit.training.recipes.model_freezing_and_layer_decay import build_model
+from keras_vit.training.recipes.model import build_model
 from tests.training.runs import column
 
 

@@ -6,10 +6,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from safetensors.numpy import save_file
 
+from keras_vit.checkpoints import save_checkpoint
 from keras_vit.checkpoints.torch_layouts import TIMM
-from keras_vit.checkpoints.weights_of_model import weights_of
 from keras_vit.training import data
 from keras_vit.training.data.tf_data_batches import eval_dataset
 from keras_vit.training.engine.update import Report
@@ -19,7 +18,7 @@ from keras_vit.training.io.progress_bar import Progress
 from keras_vit.training.loop import trainer
 from keras_vit.training.loop.run_directory import drop_events_after
 from keras_vit.training.loop.state import LoopState
-from keras_vit.training.recipes.model_freezing_and_layer_decay import build_model
+from keras_vit.training.recipes.model import build_model
 from tests.training.runs import final_state, rows
 
 
@@ -125,10 +124,7 @@ def test_start_from_a_checkpoint(run, tiny, tmp_path):
             with pytest.raises(UsageError, match=r"classes of the head .* 0, 1, .*: 9, 8, "):
                 build_model(config, num_classes=len(names), class_names=[*names])
     # A folder of timm's, of the same classes.
-    layout = TIMM
-    arrays = layout.file_arrays(weights_of(kept))
-    arrays = {array.name: np.zeros(array.shape, "float32") for array in arrays}
-    save_file(arrays, tmp_path / "model.safetensors")
+    save_checkpoint(kept, tmp_path / "model.safetensors", TIMM)
     stated = {"label_names": [*"ABCDEFGHIJ"], "mean": 0.5, "std": 0.5}
     stated["model_args"] = {"num_heads": 2}
     (tmp_path / "config.json").write_text(json.dumps(stated))

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.training.recipes import model_freezing_and_layer_decay as recipes
+from keras_vit.training.recipes import trainable_weights as recipes
 from keras_vit.training.tasks.classification import Classification
 from tests.tiny_vit import tiny_vit
 from tests.training import small_engine

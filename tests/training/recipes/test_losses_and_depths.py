@@ -8,7 +8,7 @@ import keras_vit
 from keras_vit.losses import build_loss
 from keras_vit.training.config import default_config
 from keras_vit.training.errors import UsageError
-from keras_vit.training.recipes import model_freezing_and_layer_decay as recipes
+from keras_vit.training.recipes import trainable_weights as recipes
 from tests.tiny_vit import tiny_vit
 
 BLOCKS = [{"encoder_block_00"}, {"encoder_block_01"}]

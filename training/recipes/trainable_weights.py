@@ -1,4 +1,4 @@
-"""The model of a config: the weights that it starts from, and which of them train how fast.
+"""The weights of a model that train, and how fast: freezing, layer decay, LoRA.
 
 Layer-wise decay of the learning rate is the rule of BEiT's and MAE's fine-tuning: with L blocks and
 a decay d, the rate of a weight is multiplied by d to the power of L + 1 minus its depth. Depth 0 is
@@ -9,96 +9,17 @@ what follows the last block (norm, pooling, head) has depth L + 1, factor 1.
 
 import contextlib
 import fnmatch
-import pathlib
 import re
-from collections.abc import Sequence
 
 import keras
 from ml_collections import ConfigDict
 
-from keras_vit.checkpoints import load_checkpoint
-from keras_vit.checkpoints.model_source import model_source
-from keras_vit.errors import damage_named
-from keras_vit.files.archives import saved_config
 from keras_vit.initializers import he_uniform
-from keras_vit.model_factory import create_model
-from keras_vit.models import VisionTransformer
 
 from ..errors import UsageError
-from ..io.remote_stores import local_file
-from ..tasks import task_of
 
 _ENCODER_BLOCK = re.compile(r"encoder_block_\d+")
 _RESNET_UNIT = re.compile(r"block\d+_unit\d+")
-
-
-def build_model(
-    config: ConfigDict, num_classes: int, class_names: Sequence[str] | None = None
-) -> keras.Model:
-    """Returns the model of `config.model`, with the weights of `config.checkpoint` if any.
-
-    Transfer removes the whole head, two layers after pre-training, for a single new one (appendix
-    B.1.1), unless `config.checkpoint_head` is `"keep"`. What `config.freeze` and `config.lora` name
-    to the end of the run is no longer among the model's trainable variables.
-
-    Args:
-        config: a complete config.
-        num_classes: of the head, unless `config.model` says otherwise.
-        class_names: that are stored in the model, if it has as many classes.
-
-    Raises:
-        UsageError: for an argument that the model does not take, or a head of other classes.
-        ValueError: for arguments or weights that do not fit.
-    """
-    arguments = {"num_classes": num_classes} | config.model.to_dict()
-    name = arguments.pop("name", "")
-    try:
-        if name:
-            model = create_model(name, **arguments)
-        else:
-            model = VisionTransformer(**arguments)
-    except TypeError as error:
-        raise UsageError(f"config.model: {error}") from error
-    if config.checkpoint:
-        head = ("head",) if config.model.get("representation_size") else ("head", "pre_logits")
-        skip = () if config.checkpoint_head == "keep" else head
-        with local_file(config.checkpoint) as file:
-            if not skip and class_names:
-                _require_classes(pathlib.Path(file), list(class_names))
-            load_checkpoint(model, file, skip=skip)
-        known, names = model.class_names or (), class_names or ()
-        # Foreign heads may spell classes in another way than the data set, but not exchange them.
-        ours, theirs = ([name.casefold() for name in each] for each in (names, known))
-        if not skip and ours != theirs and sorted(ours) == sorted(theirs):
-            raise _other_classes(config.checkpoint, known, names)
-    model.preprocessing, model.activation = config.eval_preprocess or None, config.loss
-    if class_names and len(class_names) == model.arguments["num_classes"]:
-        model.class_names = class_names
-    model = task_of(config).model_to_train(model, config)
-    if config.lora.rank:
-        adapt_low_rank(model, config.lora.rank, config.lora.alpha)
-    freeze_for_good(model, config.freeze)
-    return model
-
-
-def _require_classes(checkpoint, class_names):
-    """Refuses the head of a run or `.keras` file of classes with other names or another order."""
-    source = model_source(checkpoint)
-    if not source.is_keras:
-        return
-    file = source.file
-    with damage_named(f"{file} is damaged", "Save the model again, with model.save()."):
-        known = saved_config(file)["config"].get("class_names")
-    if known and list(known) != class_names:
-        raise _other_classes(checkpoint, known, class_names)
-
-
-def _other_classes(checkpoint, known, class_names):
-    return UsageError(
-        f"Expected the classes of the head of {checkpoint}, in its order: {', '.join(known)}. "
-        f"Received: {', '.join(class_names)}. Train a new head with "
-        "--config.checkpoint_head=new, or give the folders these names."
-    )
 
 
 def depths(model: keras.Model) -> dict[str, int]:

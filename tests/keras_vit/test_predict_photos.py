@@ -190,7 +190,7 @@ def test_avif_is_read_and_heic_where_its_extra_is_installed(tmp_path, monkeypatc
     assert extra.register_heif_opener.called
 
 
-def test_no_photo(tmp_path):
+def test_no_photo_and_photos_of_16_and_32_bits(tmp_path):
     with pytest.raises(FileNotFoundError):
         read_photo(tmp_path / "nowhere.jpg")
     for name, content, said in (
@@ -206,9 +206,6 @@ def test_no_photo(tmp_path):
     os.mkfifo(tmp_path / "pipe.jpg")
     with pytest.raises(ValueError, match=r"pipe\.jpg cannot be .* it is no regular file"):
         read_photo(tmp_path / "pipe.jpg")
-
-
-def test_16_bits_are_read_and_32_refused(tmp_path):
     pixels = np.arange(20, dtype=np.uint16).reshape(4, 5) << 11
     for name in ("deep.png", "deep.tif", "deep.ppm"):
         Image.fromarray(pixels).save(tmp_path / name)

@@ -140,16 +140,15 @@ def test_differences_choices_and_stores():
         schema.complete(minimal(data_dir="memory://run"))
 
 
-def test_configs_are_found_from_any_folder_after_a_file_of_the_user(tmp_path, monkeypatch):
+def test_configs_are_found_from_any_folder_and_their_failures_are_one_line(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.chdir(tmp_path)
     assert load_config("quickstart").dataset == "digits"
     assert load_config("finetune:ViT-B/16,vtab/dtd,steps=100").dataset == "vtab/dtd"
     own = "from ml_collections import *\ndef get_config(): return ConfigDict({'dataset': 1})"
     (tmp_path / "quickstart").write_text(own)
     assert load_config("quickstart").dataset == 1
-
-
-def test_a_file_that_fails_shows_its_own_frames_then_one_line(tmp_path, capsys):
     file = tmp_path / "mine.py"
     file.write_text("def get_config():\n    rate = 1\n    return rate / 0\n")
     with pytest.raises(UsageError, match=r"mine.py cannot be read: .* \(ZeroDivisionError\)$"):

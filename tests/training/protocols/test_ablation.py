@@ -45,7 +45,7 @@ def test_position_and_head_cells_and_an_unknown_one(tmp_path, refused):
     assert "Received: mean" in refused("ablation", "head", f"--workdir={tmp_path}", "--cells=mean")
 
 
-def test_axial_shape_and_data_size_cells_are_the_papers_models():
+def test_axial_shape_and_data_size_cells_and_their_configs():
     cells = STUDIES["axial"].cells("paper")
     macs = [costs_of(cells[name]).macs / 1e9 for name in ("axial_32", "axial_16")]
     assert macs == pytest.approx([8.452, 33.511], abs=1e-3)
@@ -67,9 +67,6 @@ def test_axial_shape_and_data_size_cells_are_the_papers_models():
     assert paper["ViT-b_10"].model.representation_size == 384
     assert "dropout_rate" not in paper["R152x2_100"].model
     assert costs_of(paper["R152x2_100"]).parameters == 232_238_208
-
-
-def test_a_cell_is_a_config_of_the_training_command():
     assert load_config("ablation:position/2d_every").model.position_placement == "every"
     paper = load_config("ablation:position/1d_stem, paper")
     assert (paper.model.name, paper.dataset, paper.batch_size) == ("ViT-B/16", "imagenet21k", 4096)

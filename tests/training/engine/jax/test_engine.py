@@ -73,9 +73,15 @@ def test_a_damaged_batch_fails_only_where_it_is_asked_for():
             next(sent)
 
 
-def test_masks_do_not_depend_on_how_a_batch_is_divided(said):
+def test_masks_and_keras_s_own_loop_are_alike_on_any_mesh(said):
     expected, *others = said("updates", "norms", devices=8).values()
     np.testing.assert_allclose(others, expected, rtol=1e-5)
+    losses = said("updates", "fit", devices=8)
+    assert losses["alone"][-1] < losses["alone"][0]
+    for name in ("data", "model"):
+        np.testing.assert_allclose(losses[name], losses["alone"], atol=1e-5)
+    errors = said("fit_averages")  # It ends with the averages that start from the weights.
+    assert errors.keys() == {"plain", "built", "compiled"} and max(errors.values()) < 1e-5
 
 
 def test_either_engine_and_any_mesh_reads_a_state(said, tmp_path):
@@ -89,15 +95,6 @@ def test_either_engine_and_any_mesh_reads_a_state(said, tmp_path):
             assert found["restored"] == before["saved"]
         assert found["saved"] != found["restored"]
         before = found
-
-
-def test_keras_s_own_loop_trains_our_models_inside_its_distribution(said):
-    losses = said("updates", "fit", devices=8)
-    assert losses["alone"][-1] < losses["alone"][0]
-    for name in ("data", "model"):
-        np.testing.assert_allclose(losses[name], losses["alone"], atol=1e-5)
-    errors = said("fit_averages")  # It ends with the averages that start from the weights.
-    assert errors.keys() == {"plain", "built", "compiled"} and max(errors.values()) < 1e-5
 
 
 def test_golden_trajectories(launch, jax_environment):

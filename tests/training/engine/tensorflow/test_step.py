@@ -53,7 +53,7 @@ def test_number_of_steps_per_call_changes_nothing():
     assert_same_weights(together, apart)
 
 
-def test_whole_step_compiles_with_static_shapes(losses):
+def test_compiling_accumulation_and_rematerialization_change_nothing_but_rounding(losses):
     np.testing.assert_allclose(losses_of(make(jit_compile="on")), losses, atol=1e-5)
     compiled = make(dropout=0.3, jit_compile="on", accumulation_steps=2)
     batch = {name: tf.constant(each[0]) for name, each in DATA.items()}
@@ -61,9 +61,6 @@ def test_whole_step_compiles_with_static_shapes(losses):
     assert f"f32[{BATCH},16,16,3]" in hlo and f"f32[{BATCH // 2},16,16,3]" in hlo
     # XLA writes a bounded dynamic size as <=n and a call out of the program as custom-call.
     assert not re.search(r"\[[\d,]*<=\d", hlo) and "custom-call" not in hlo
-
-
-def test_accumulation_and_rematerialization_change_nothing_but_rounding(losses):
     np.testing.assert_allclose(losses_of(make(accumulation_steps=4)), losses, atol=1e-6)
     plain, recomputed = make(dropout=0.3), make(dropout=0.3, remat=True)
     np.testing.assert_allclose(losses_of(plain), losses_of(recomputed), atol=1e-6)

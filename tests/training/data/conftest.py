@@ -72,7 +72,6 @@ def number_arrays(tmp_path_factory):
 
 @pytest.fixture
 def resize_row(monkeypatch):
-
     def resize(name, sizes):
         row = dataclasses.replace(known_datasets.DATASETS[name], sizes=sizes)
         monkeypatch.setitem(known_datasets.DATASETS, name, row)

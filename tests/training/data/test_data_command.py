@@ -21,17 +21,19 @@ from keras_vit.training.io import remote_stores
 from tests.odd_photos import oriented
 from tests.training.data.helpers import contents, error_line, ids, write_photos
 
+REFUSED = tf.errors.PermissionDeniedError(None, None, "403\nForbidden"), 2, "Check the name of the"
+FAILED = tf.errors.UnavailableError(None, None, "no host"), 1, "again when the store answers"
+TABLE = "prepare csv:{}/tfds/table.csv --as=x"
 
-def test_list_and_check_say_what_there_is(data_dir, tmp_path, capsys, monkeypatch):
+
+def test_list_and_check_say_what_there_is(data_dir, tmp_path, capsys, monkeypatch, printed):
     monkeypatch.setenv("COLUMNS", "100")
-    assert main(["data", "list", f"--data_dir={data_dir}"]) == 0
-    output = capsys.readouterr().out
+    output = printed("data", "list", f"--data_dir={data_dir}")
     for name in known_datasets.DATASETS:
         assert name in output
     (digits,) = (line for line in output.splitlines() if line.lstrip("│ ").startswith("digits "))
     assert "1.0.0" in digits and output.count("1.0.0") == 1
-    assert main(["data", "check", "digits", f"--data_dir={data_dir}"]) == 0
-    output = capsys.readouterr().out
+    output = printed("data", "check", "digits", f"--data_dir={data_dir}")
     assert "train: 1,438 examples" in output
     assert "10 classes, 10 of them among the images decoded" in output
     assert "100 images decoded: all well" in output
@@ -50,7 +52,7 @@ def test_list_and_check_say_what_there_is(data_dir, tmp_path, capsys, monkeypatc
         assert f"problem: {problem}" in output
 
 
-def test_check_counts_the_photos_of_each_class_and_those_held_out(tmp_path, capsys):
+def test_check_counts_the_photos_of_each_class_and_those_held_out(tmp_path, printed):
     rows = [f"{kind}/{k}.png" for kind, count in (("ant", 10), ("bee", 15)) for k in range(count)]
     write_photos(tmp_path / "whole", rows)
     write_photos(tmp_path / "split" / "test", rows)
@@ -59,8 +61,7 @@ def test_check_counts_the_photos_of_each_class_and_those_held_out(tmp_path, caps
         ("whole", [["class", *HELD_OUT_FIFTH], ["ant", "8", "2"], ["bee", "12", "3"]]),
         ("split", [["class", "test", "train"], ["ant", "10", "2"], ["bee", "15", "2"]]),
     ):
-        assert main(["data", "check", f"folder:{tmp_path / folder}"]) == 0
-        lines = capsys.readouterr().out.splitlines()
+        lines = printed("data", "check", f"folder:{tmp_path / folder}").splitlines()
         found = [[cell.strip() for cell in re.split("[│┃]", line.strip("│┃ "))] for line in lines]
         assert [row for row in found if len(row) == 3] == expected
 
@@ -82,18 +83,9 @@ def test_images_of_12_bits_in_16_are_named(kind, tmp_path, capsys):
     assert "1 images of 16 bits, such as train a/0." in output and "by 16 for 12 bits" in output
 
 
-REFUSED = tf.errors.PermissionDeniedError(None, None, "403\nForbidden"), 2, "Check the name of the"
-FAILED = tf.errors.UnavailableError(None, None, "no host"), 1, "again when the store answers"
-TABLE = "prepare csv:{}/tfds/table.csv --as=x"
-
-
 @pytest.mark.parametrize("error, status, advice", [REFUSED, FAILED])
-@pytest.mark.parametrize(
-    "words", ["check tfds:x", "check digits", "index tfds:x", "check folder:{}/tfds", TABLE]
-)
-def test_a_store_that_refuses_or_fails_is_one_line(
-    ram, failing_store, monkeypatch, capsys, words, error, status, advice
-):
+@pytest.mark.rows("check tfds:x", "check digits", "index tfds:x", "check folder:{}/tfds", TABLE)
+def test_a_store_fails(words, ram, failing_store, monkeypatch, capsys, error, status, advice):
     for name in ("exists", "isdir", "listdir", "open", "stat"):
         monkeypatch.setattr(failing_store, name, mock.Mock(side_effect=error), raising=False)
     bucket = ram()
@@ -120,10 +112,8 @@ def test_prepare_fails_at_once_without_a_network_or_beam(tmp_path, capsys, monke
     monkeypatch.setattr(prepare_datasets.socket, "getaddrinfo", no_address)
     for name in ("https_proxy", "HTTPS_PROXY", "http_proxy"):
         monkeypatch.delenv(name, raising=False)
-    for name, message in (
-        ("cifar10", "www.cs.toronto.edu cannot be reached"),
-        ("vtab/resisc45", "extract NWPU-RESISC45.rar so that"),
-    ):
+    unreached = ("cifar10", "www.cs.toronto.edu cannot be reached")
+    for name, message in (unreached, ("vtab/resisc45", "extract NWPU-RESISC45.rar so that")):
         assert main(["data", "prepare", name, f"--data_dir={tmp_path}"]) == 1
         assert message in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "apache_beam", None)
@@ -155,14 +145,12 @@ def assert_same(name, photos, data_dir):
         assert contents(name, split, data_dir) == contents(f"folder:{photos}", split)
 
 
-def test_a_folder_becomes_a_set_or_one_line_says_why_not(photos, stored_photos, tmp_path, capsys):
+def test_a_folder_becomes_a_set(photos, stored_photos, tmp_path, capsys, printed):
     options = ["--as=birds", f"--data_dir={tmp_path}", "--num_shards=2"]
-    assert main(["data", "prepare", str(photos), *options]) == 0
-    output = capsys.readouterr().out
+    output = printed("data", "prepare", photos, *options)
     assert "Written as tfds:birds:1.0.0" in output and "18 images decoded: all well" in output
     assert len(list(tmp_path.glob("birds/1.0.0/*train*tfrecord*"))) == 2
-    # Turned upright, as in the folder.
-    assert_same("tfds:birds", photos, tmp_path)
+    assert_same("tfds:birds", photos, tmp_path)  # Turned upright, as in the folder.
     write_photos(tmp_path / "spaced", ["a/1.png", " b/1.png"])
     (tmp_path / "t.csv").write_text(f"path,label\n{stored_photos}/none.jpg,crow\n")
     for source, name, message in (
@@ -184,15 +172,10 @@ def test_a_table_becomes_a_set_in_a_store(table_is_stored, photos, stored_photos
     rows = [f"{prefix}{split}/{label}/{name},{label},{split}" for split, label, name in parts]
     bucket = ram()
     (folder / "table.csv").write_text("\n".join(["path,label,split", *rows]) + "\n")
-    assert (
-        main(["data", "prepare", f"csv:{folder}/table.csv", "--as=t", f"--data_dir={bucket}"]) == 0
-    )
-    assert_same("tfds:t", photos, bucket)
-    if table_is_stored:
-        assert (
-            main(["data", "prepare", f"folder:{folder}", "--as=birds", f"--data_dir={bucket}"]) == 0
-        )
-        assert_same("tfds:birds", photos, bucket)
+    sets = [(f"csv:{folder}/table.csv", "t"), (f"folder:{folder}", "birds")]
+    for source, name in sets if table_is_stored else sets[:1]:
+        assert main(["data", "prepare", source, f"--as={name}", f"--data_dir={bucket}"]) == 0
+        assert_same(f"tfds:{name}", photos, bucket)
 
 
 @pytest.mark.long
@@ -212,10 +195,8 @@ def test_beam_writes_what_one_machine_writes(tmp_path, capsys):
 
 def test_the_digits_keep_all_seventeen_levels_and_every_class_in_proportion(data_dir):
     settings = {"data_dir": data_dir, "preprocess": "decode(channels=1)"}
-    train, test = (
-        list(data.load_dataset("digits", split, **settings).as_numpy_iterator())
-        for split in ("train", "test")
-    )
+    sets = (data.load_dataset("digits", split, **settings) for split in ("train", "test"))
+    train, test = ([*dataset.as_numpy_iterator()] for dataset in sets)
     original = np.rint(load_digits().images * 255 / 16).astype(np.uint8)
     images = {one["image"].tobytes() for one in train + test}
     assert images == {image.tobytes() for image in original} and original.max() == 255

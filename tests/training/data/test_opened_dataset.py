@@ -18,8 +18,7 @@ from keras_vit.training.data.sets.tfds_folder import NotPreparedError
 from keras_vit.training.errors import TrainingError, UsageError
 from tests.training.data.helpers import ids, write_photos
 
-# One of each builder and label.
-NAMES = {
+NAMES = {  # One of each builder and label.
     (row.builder, row.label): name
     for name, row in known_datasets.DATASETS.items()
     if name not in ("digits", "imagenet21k")
@@ -104,8 +103,7 @@ def test_a_copy_of_another_size_is_refused_and_the_newest_version_is_read(tiny):
     found = data.open_dataset("tfds:eurosat/rgb:2.*.*", data_dir)
     assert found.spec.sizes == {"train": 4} and found.place.name == "2.10.0"
     assert data.open_dataset("tfds:eurosat/rgb:2.9.*", data_dir).place.name == "2.9.0"
-    # Names of classes come from the copy.
-    assert found.class_names[:2] == ("AnnualCrop", "Forest")
+    assert found.class_names[:2] == ("AnnualCrop", "Forest")  # Names of classes come from the copy.
     assert len(found.class_names) == found.num_classes == 10
 
 
@@ -123,9 +121,7 @@ def test_one_hot_by_argument_or_by_text(data_dir):
         labels(preprocess="decode|mixup(0.1)")
 
 
-@pytest.mark.parametrize(
-    ("split", "shared"), [("test[:20]+test[50:70]", 15), ("train", 0), ("test[30:50]", 0)]
-)
+@pytest.mark.rows(("test[:20]+test[50:70]", 15), ("train", 0), ("test[30:50]", 0))
 def test_images_that_train_and_are_scored_are_said(split, shared, digits, tmp_path, caplog):
     digits.split("test[10:30]+test[55:60]").warn_of_shared(digits.split(split))
     write_photos(tmp_path, [f"{part}/a/{k}.png" for part in ("train", "test") for k in "12"])
@@ -139,8 +135,7 @@ def test_images_that_train_and_are_scored_are_said(split, shared, digits, tmp_pa
 def test_balanced_weights_make_classes_count_alike(tmp_path, monkeypatch):
     write_photos(tmp_path, [f"{'ab'[number // 6]}/{number}.png" for number in range(9)])
     weighed = data.open(f"folder:{tmp_path}", "train")
-    assert weighed.class_weights("1, 2.5") == (1.0, 2.5)
-    assert weighed.class_weights("") is None
+    assert weighed.class_weights("1, 2.5") == (1.0, 2.5) and weighed.class_weights("") is None
     assert weighed.class_weights("balanced") == (0.75, 1.5)
     # A class without images takes no part.
     counted = types.SimpleNamespace(label_counts=lambda: np.array([6, 0, 3]))
@@ -149,8 +144,7 @@ def test_balanced_weights_make_classes_count_alike(tmp_path, monkeypatch):
         with pytest.raises(UsageError, match=r"'balanced', or 2 finite numbers.*Received: "):
             weighed.class_weights(text)
 
-    # Only labels of classes are counted.
-    labels = [0, 1, -1]
+    labels = [0, 1, -1]  # Only labels of classes are counted.
     weighed = dataclasses.replace(weighed, num_examples=3)
     monkeypatch.setattr(data.Split, "read", lambda _, index: {"label": tf.gather(labels, index)})
     assert weighed.label_counts().tolist() == [1, 1]
@@ -168,9 +162,8 @@ def test_sizes_of_the_fine_tuning_protocol(name):
     assert {split: spec.num_examples(split) for split in expected} == expected
     if spec.dev:
         # They share no example and make up `train`.
-        sweep, dev = (spec.ranges(text) for text in spec.dev)
-        assert (sweep[0].start, sweep[0].stop) == (0, dev[0].start)
-        assert dev[0].stop == spec.sizes["train"]
+        (sweep, *_), (dev, *_) = (spec.ranges(text) for text in spec.dev)
+        assert (sweep.start, sweep.stop, dev.stop) == (0, dev.start, spec.sizes["train"])
 
 
 def members(spec, split):
@@ -197,19 +190,15 @@ def test_caltechs_later_builds_have_three_images_less_and_no_flip_changes_a_labe
     assert {task.name for task in vtab.TASKS if not task.flip} == {"svhn", *structured}
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("birds", r"^Expected folder:/path .* one of digits.* data set 'birds'"),
-        ("pet", r"^Did you mean pets\? .* data set 'pet'"),
-        ("{folder}", r"^Did you mean folder:{folder}\? Expected folder:/path"),
-        ("cifar100", r"169 MB.* keras-vit data prepare cifar100 --data_dir={folder}"),
-        ("imagenet2012", r"ILSVRC2012_img_train\.tar.*{folder}/downloads/manual"),
-        ("imagenet21k", r"{folder}.* builder .*imagenet21k"),
-        ("tfds:mnist", r"prepare tfds:mnist --data_dir={folder}"),
-        # Whose preparation was interrupted.
-        ("cifar10", r"no dataset_info\.json.*Delete the folder"),
-    ],
+@pytest.mark.rows(
+    ("birds", r"^Expected folder:/path .* one of digits.* data set 'birds'"),
+    ("pet", r"^Did you mean pets\? .* data set 'pet'"),
+    ("{folder}", r"^Did you mean folder:{folder}\? Expected folder:/path"),
+    ("cifar100", r"169 MB.* keras-vit data prepare cifar100 --data_dir={folder}"),
+    ("imagenet2012", r"ILSVRC2012_img_train\.tar.*{folder}/downloads/manual"),
+    ("imagenet21k", r"{folder}.* builder .*imagenet21k"),
+    ("tfds:mnist", r"prepare tfds:mnist --data_dir={folder}"),
+    ("cifar10", r"no dataset_info\.json.*Delete the folder"),  # Whose preparation was interrupted.
 )
 def test_what_is_unknown_or_not_prepared_says_how_to_get_it(name, message, tmp_path):
     (tmp_path / "cifar10" / "3.0.2").mkdir(parents=True)
@@ -239,19 +228,16 @@ def test_clevr_and_dsprites():
         assert k > 31 or both("dsprites_location", {"label_x_position": number}) == k // 2
 
 
-@pytest.mark.parametrize(
-    ("types", "depths", "expected"),
-    [
-        ([0], [8.0], 0),
-        ([1], [8.001], 1),
-        ([2], [20.0], 1),
-        ([0], [20.01], 2),
-        ([0], [-1.0], 0),
-        ([0, 1], [30.0, 5.0], 0),
-        ([6], [3.0], 3),  # a tram is no vehicle
-        ([3, 2], [1.0, 25.0], 2),  # nor is a pedestrian, however near
-        ([], [], 3),
-    ],
+@pytest.mark.rows(
+    ([0], [8.0], 0),
+    ([1], [8.001], 1),
+    ([2], [20.0], 1),
+    ([0], [20.01], 2),
+    ([0], [-1.0], 0),
+    ([0, 1], [30.0, 5.0], 0),
+    ([6], [3.0], 3),  # a tram is no vehicle
+    ([3, 2], [1.0, 25.0], 2),  # nor is a pedestrian, however near
+    ([], [], 3),
 )
 def test_kitti_distance(types, depths, expected):
     location = tf.reshape([[0.0, 0.0, depth] for depth in depths], (-1, 3))
@@ -260,14 +246,11 @@ def test_kitti_distance(types, depths, expected):
 
 
 def _tfds(folder, image, pixels, label=None):
-    import tensorflow_datasets as tfds
-
     kinds = tfds.features
     label = label or kinds.ClassLabel(num_classes=3)
     value = 2 if not label.shape else np.full([1] * len(label.shape), 2)
-    rows = {
-        "train": [(number, {"image": one, "label": value}) for number, one in enumerate(pixels)]
-    }
+    examples = [(number, {"image": one, "label": value}) for number, one in enumerate(pixels)]
+    rows = {"train": examples}
     features = kinds.FeaturesDict({"image": image, "label": label})
     tfds.dataset_builders.store_as_tfds_dataset("mine", "1.0.0", features, rows, data_dir=folder)
     return data.open("tfds:mine", "train", folder)
@@ -275,8 +258,6 @@ def _tfds(folder, image, pixels, label=None):
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_an_image_stored_as_an_array_is_read(channels, tmp_path):
-    import tensorflow_datasets as tfds
-
     pixels = np.random.default_rng(0).integers(0, 256, (2, 5, 7, channels)).astype(np.uint8)
     image = tfds.features.Tensor(shape=(5, 7, channels), dtype=np.uint8)
     split = _tfds(tmp_path, image, pixels)
@@ -289,24 +270,17 @@ def test_an_image_stored_as_an_array_is_read(channels, tmp_path):
         np.testing.assert_allclose(gray[..., 0], expected, atol=1)
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "received"),
-    [
-        ("Image", {"shape": (20, 24, 1), "dtype": np.float32}, "Image.*float32"),
-        ("Tensor", {"shape": (3, 20, 24), "dtype": np.uint8}, r"Tensor.*\(3, 20, 24\)"),
-        ("Tensor", {"shape": (20, 24), "dtype": np.uint8}, r"Tensor.*\(20, 24\)"),
-        ("Tensor", {"shape": (20, 24, 3), "dtype": np.float32}, "Tensor.*float32"),
-        ("Tensor", {"shape": (20, 24, 3), "dtype": np.int64}, "Tensor.*int64"),
-        ("Tensor", {"shape": (4, 4, 3), "dtype": np.uint8, "encoding": "zlib"}, "Tensor"),
-        ("Video", {"shape": (2, 20, 24, 3)}, "Video"),
-        ("Scalar", {"dtype": np.uint8}, "Scalar"),
-    ],
+@pytest.mark.rows(
+    ("Image", {"shape": (20, 24, 1), "dtype": np.float32}, "Image.*float32"),
+    ("Tensor", {"shape": (3, 20, 24), "dtype": np.uint8}, r"Tensor.*\(3, 20, 24\)"),
+    ("Tensor", {"shape": (20, 24), "dtype": np.uint8}, r"Tensor.*\(20, 24\)"),
+    ("Tensor", {"shape": (20, 24, 3), "dtype": np.float32}, "Tensor.*float32"),
+    ("Tensor", {"shape": (20, 24, 3), "dtype": np.int64}, "Tensor.*int64"),
+    ("Tensor", {"shape": (4, 4, 3), "dtype": np.uint8, "encoding": "zlib"}, "Tensor"),
+    ("Video", {"shape": (2, 20, 24, 3)}, "Video"),
+    ("Scalar", {"dtype": np.uint8}, "Scalar"),
 )
-def test_images_that_are_no_pixels_are_refused_when_a_set_is_opened(
-    kind, options, received, tmp_path
-):
-    import tensorflow_datasets as tfds
-
+def test_images_that_are_no_pixels_are_refused(kind, options, received, tmp_path):
     image = getattr(tfds.features, kind)(**options)
     dtype = options.get("dtype", np.uint8)
     pixels = np.full((1, *options.get("shape", ())), 0.5 if dtype == np.float32 else 3, dtype)
@@ -317,8 +291,6 @@ def test_images_that_are_no_pixels_are_refused_when_a_set_is_opened(
 
 
 def test_a_label_of_two_dimensions_is_refused(tmp_path):
-    import tensorflow_datasets as tfds
-
     label = tfds.features.Sequence(tfds.features.Sequence(tfds.features.ClassLabel(num_classes=3)))
     with pytest.raises(ValueError, match=r"`label` \(a ClassLabel or a sequence of them\)"):
         _tfds(tmp_path, tfds.features.Image(), np.zeros((1, 4, 4, 3), np.uint8), label)

@@ -17,6 +17,8 @@ from tests.training.data import helpers
 from tests.training.data.helpers import evaluate, joined, read_by, take, train
 
 LENGTHS = [0, 1, 5, 70_000, 3]
+HUGE = b"{'descr': '<i8', 'fortran_order': False, 'shape': (9999999999999999999999,)}\n"
+DAMAGED = (b"", b"no array", b"\x93NUMPY\x01\x00" + bytes([len(HUGE), 0]) + HUGE)
 
 
 @pytest.fixture
@@ -51,8 +53,7 @@ def test_any_record_is_read_alone_and_a_file_that_is_not_whole_is_explained(file
 @pytest.mark.parametrize("split", ["train", "train[50:550]+train[:1]"])
 def test_neighbors_are_read_in_stored_order(numbers, monkeypatch, split, remote):
     monkeypatch.setattr(records, "is_remote", lambda path: remote)
-    # Runs are cut within files of 175 records.
-    monkeypatch.setattr(records, "_RUN", 100)
+    monkeypatch.setattr(records, "_RUN", 100)  # Runs are cut within files of 175 records.
     found = data.open("tfds:numbers", split, numbers)
     alone = tf.data.Dataset.range(found.num_examples).map(found.reader.record)
     expected = list(alone.as_numpy_iterator())
@@ -78,16 +79,13 @@ def test_a_damaged_record_costs_its_neighbors_nothing(digits_split, damaged_digi
             np.testing.assert_array_equal(skipping[key][others], values[others])
 
 
-@pytest.mark.parametrize(
-    ("damaged", "store"),
-    [
-        ([4, 7], True),
-        ([10, 11], False),
-        pytest.param([11], False, marks=pytest.mark.long),
-        pytest.param([11, 0, 1], True, marks=pytest.mark.long),
-    ],
+@pytest.mark.rows(
+    ([4, 7], True),
+    ([10, 11], False),
+    pytest.param([11], False, marks=pytest.mark.long),
+    pytest.param([11, 0, 1], True, marks=pytest.mark.long),
 )
-def test_the_next_example_takes_the_place_and_after_the_last_the_first(tmp_path, damaged, store):
+def test_the_next_example_takes_the_place_and_after_the_last_the_first(damaged, store, tmp_path):
     names = [f"{number % 2}/{number:02d}.jpg" for number in range(12)]
     helpers.write_photos(tmp_path, names, lambda number: np.full((24, 32, 3), 20 * number))
     split = data.open(f"folder:{tmp_path}", "train")
@@ -122,8 +120,7 @@ def test_the_next_example_takes_the_place_and_after_the_last_the_first(tmp_path,
     def load(index):
         return tf.io.decode_jpeg(split.read(index)["image"])
 
-    # One place counts, once, each that it passes over.
-    counter = SkipCounter()
+    counter = SkipCounter()  # One place counts, once, each that it passes over.
     load_or_next(load, tf.constant(damaged[0], tf.int64), split, counter)
     assert counter.examples == dict.fromkeys(ids[: 1 if damaged == [4, 7] else None], 1)
 
@@ -146,24 +143,19 @@ def test_a_pipeline_that_fails_everywhere_raises_its_own_error(digits_split):
         load_or_next(load, tf.constant(3, tf.int64), split, counter)
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new", "message"),
-    [
-        ("dataset_info.json", b"175", b"0", r"Expected 0 records in .* Found 175"),
-        ("dataset_info.json", b'"numbers"', b'"other"', r"Expected the files that .*/other-train"),
-        ("dataset_info.json", b"tfrecord", b"riegeli", r"1\.0\.0 holds riegeli: prepare the data"),
-        ("dataset_info.json", b"1.0.0", b"1.0", r"1\.0\.0 is damaged .* Prepare the data set"),
-        ("dataset_info.json", b'"175"', b'"-1"', r"1\.0\.0 is damaged: a file of less than no"),
-        ("features.json", b"{", b"\xff", r"1\.0\.0 is damaged .* Prepare the data set"),
-        ("features.json", b'"label"', b'"x"', r"numbers/1.* and `label` .* Found: .*x"),
-        ("label.labels.txt", b"", b"\xff", r"in UTF-8\. Received: .*label\.labels\.txt"),
-        ("label.labels.txt", b"", b"crow\nowl\n", r"700 names of classes in .* Received: 2, "),
-        ("label.labels.txt", b"", b"crow\n" * 700, r"Received: 700, of which 1 differ"),
-    ],
+@pytest.mark.rows(
+    ("dataset_info.json", b"175", b"0", r"Expected 0 records in .* Found 175"),
+    ("dataset_info.json", b'"numbers"', b'"other"', r"Expected the files that .*/other-train"),
+    ("dataset_info.json", b"tfrecord", b"riegeli", r"1\.0\.0 holds riegeli: prepare the data"),
+    ("dataset_info.json", b"1.0.0", b"1.0", r"1\.0\.0 is damaged .* Prepare the data set"),
+    ("dataset_info.json", b'"175"', b'"-1"', r"1\.0\.0 is damaged: a file of less than no"),
+    ("features.json", b"{", b"\xff", r"1\.0\.0 is damaged .* Prepare the data set"),
+    ("features.json", b'"label"', b'"x"', r"numbers/1.* and `label` .* Found: .*x"),
+    ("label.labels.txt", b"", b"\xff", r"in UTF-8\. Received: .*label\.labels\.txt"),
+    ("label.labels.txt", b"", b"crow\nowl\n", r"700 names of classes in .* Received: 2, "),
+    ("label.labels.txt", b"", b"crow\n" * 700, r"Received: 700, of which 1 differ"),
 )
-def test_a_description_that_is_damaged_or_of_other_records_is_refused(
-    file, old, new, message, numbers, tmp_path
-):
+def test_a_damaged_description_is_refused(file, old, new, message, numbers, tmp_path):
     shutil.copytree(numbers, tmp_path, dirs_exist_ok=True)
     path = tmp_path / "numbers" / "1.0.0" / file
     path.write_bytes(path.read_bytes().replace(old, new, 1) if path.exists() else new)
@@ -196,18 +188,12 @@ def test_a_file_without_records_is_passed_over(numbers, tmp_path):
     assert helpers.ids("tfds:numbers", "train", tmp_path)[175].endswith("00002-of-00004__0")
 
 
-HUGE = b"{'descr': '<i8', 'fortran_order': False, 'shape': (9999999999999999999999,)}\n"
-DAMAGED = (b"", b"no array", b"\x93NUMPY\x01\x00" + bytes([len(HUGE), 0]) + HUGE)
-
-
 def saved(array):
     np.save(content := io.BytesIO(), array)
     return content.getvalue()
 
 
-def test_offsets_of_large_files_are_kept_and_a_damaged_cache_is_written_again(
-    file, tmp_path, monkeypatch
-):
+def test_offsets_of_large_files_are_kept_and_damaged_ones_rewritten(file, tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     monkeypatch.setattr(records, "_CACHE_FROM_BYTES", 1)
@@ -216,15 +202,13 @@ def test_offsets_of_large_files_are_kept_and_a_damaged_cache_is_written_again(
     cache.unlink()
     first = offsets(file)
     (kept,) = cache.rglob("*.npy")
-    # The last is as without the size of the file.
-    for damage in (*DAMAGED, saved(first[:-1])):
+    for damage in (*DAMAGED, saved(first[:-1])):  # The last is as without the size of the file.
         kept.write_bytes(damage)
         np.testing.assert_array_equal(offsets(file), first)
         np.testing.assert_array_equal(np.load(kept), first)
     monkeypatch.setattr(records, "_scan", None)
     np.testing.assert_array_equal(offsets(file), first)
-    # A file that has changed is another file.
-    with tf.io.TFRecordWriter(str(file)) as writer:
+    with tf.io.TFRecordWriter(str(file)) as writer:  # A file that has changed is another file.
         writer.write(b"new")
     with pytest.raises(TypeError):
         offsets(file, 1)
@@ -263,13 +247,9 @@ def test_the_index_beside_a_file_spares_its_reading(file, monkeypatch):
             offsets(file)
 
 
-def test_array_records_hold_the_same_examples_also_in_a_bucket_or_say_why_not(
-    number_arrays, numbers, monkeypatch, tmp_path, capsys
-):
-    ours, theirs = (
-        data.load_dataset("tfds:numbers", "train[5:270]+train[40%:]", data_dir=each, with_ids=True)
-        for each in (number_arrays, numbers)
-    )
+def test_array_records_hold_equal_examples(number_arrays, numbers, monkeypatch, tmp_path, capsys):
+    words, places = ("tfds:numbers", "train[5:270]+train[40%:]"), (number_arrays, numbers)
+    ours, theirs = (data.load_dataset(*words, data_dir=each, with_ids=True) for each in places)
     for one, two in zip(ours.as_numpy_iterator(), theirs.as_numpy_iterator(), strict=True):
         np.testing.assert_equal(one | {"id": one["id"].replace(b"array_", b"tf")}, two)
 
@@ -286,17 +266,14 @@ def test_array_records_hold_the_same_examples_also_in_a_bucket_or_say_why_not(
     file, index = next(number_arrays.rglob("*train.array_record*")), tf.constant(100, tf.int64)
     (tmp_path / "cut").write_bytes(file.read_bytes()[:1000])
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    # As the bucket of Google's JSON interface.
-    with serving(files) as server:
+    with serving(files) as server:  # As the bucket of Google's JSON interface.
         monkeypatch.setenv("CLOUD_STORAGE_EMULATOR_ENDPOINT", server.url)
-        record, expected = (
-            records.array_record_reader(records.Shards([name], [175], [0], [175]), None).record
-            for name in (f"gs://bucket/tfds/{file.name}", str(file))
-        )
+        names = f"gs://bucket/tfds/{file.name}", str(file)
+        shards = (records.Shards([name], [175], [0], [175]) for name in names)
+        record, expected = (records.array_record_reader(each, None).record for each in shards)
         server.requests.clear()
         assert record(index).numpy() == expected(index).numpy()
-        # One for the index, one for the record.
-        assert len(server.requests) <= 2
+        assert len(server.requests) <= 2  # One for the index, one for the record.
         several = tf.data.Dataset.range(175)
         found = several.map(record, num_parallel_calls=16).as_numpy_iterator()
         assert list(found) == list(several.map(expected).as_numpy_iterator())

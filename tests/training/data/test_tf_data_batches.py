@@ -1,3 +1,4 @@
+import functools
 import time
 from itertools import cycle
 from types import SimpleNamespace
@@ -41,33 +42,25 @@ def test_images_of_static_shapes_keep_their_labels_and_follow_the_seed(train, da
     assert len({image.tobytes() for image in batch["image"]}) > 10
 
 
-@pytest.mark.parametrize(
-    ("start_step", "workers", "mixup_p", "remote", "changes"),
-    [
-        (1, 1, 0.3, True, {}),
-        (10, 2, 0.0, False, {"cache": True}),
-        pytest.param(2, 4, 0.3, False, {}, marks=pytest.mark.long),
-        (2, 1, 0.0, True, {"cache": True, "on_error": "skip"}),
-    ],
+@pytest.mark.rows(
+    (1, 1, 0.3, True, {}),
+    (10, 2, 0.0, False, {"cache": True}),
+    pytest.param(2, 4, 0.3, False, {}, marks=pytest.mark.long),
+    (2, 1, 0.0, True, {"cache": True, "on_error": "skip"}),
 )
-def test_any_step_and_share_are_those_of_the_whole_run(
-    digits_split, monkeypatch, start_step, workers, mixup_p, remote, changes
-):
+def test_steps_and_shares(start_step, workers, mixup_p, remote, changes, digits_split, monkeypatch):
     split = digits_split("train[:100]")
     whole = take(helpers.train(split, mixup_p=mixup_p), start_step + 6)
     split = read_by(split, remote=remote)
     settings = {"start_step": start_step, "mixup_p": mixup_p, "num_input_pipelines": workers}
     # Large hosts fill several batches at once.
     monkeypatch.setattr(tf_data_batches.os, "cpu_count", lambda: 64)
-    shares = [
-        take(helpers.train(split, **settings, **changes, input_pipeline_id=worker), 6)
-        for worker in range(workers)
-    ]
+    share = functools.partial(helpers.train, split, **settings, **changes)
+    shares = [take(share(input_pipeline_id=worker), 6) for worker in range(workers)]
     assert_equal([joined([share[k] for share in shares]) for k in range(6)], whole[start_step:])
 
 
 def noted(split, note, **changes):
-
     def record(index):
         index = tf.numpy_function(lambda each: note(int(each)) or each, [index], tf.int64)
         return split.reader.record(tf.ensure_shape(index, []))
@@ -81,12 +74,11 @@ def counted(digits_split):
     return noted(digits_split("train"), found.append), found
 
 
-@pytest.mark.parametrize(
-    ("workers", "mixup_p", "slots", "remote"),
-    # With mixup, the one before a share's first as well.
-    [(1, 0.0, range(32), False), (4, 0.0, range(8, 16), True), (4, 0.3, range(7, 16), False)],
+# With mixup, the one before a share's first as well.
+@pytest.mark.rows(
+    (1, 0.0, range(32), False), (4, 0.0, range(8, 16), True), (4, 0.3, range(7, 16), False)
 )
-def test_any_step_reads_its_share_and_no_more(counted, workers, mixup_p, slots, remote):
+def test_any_step_reads_its_share_and_no_more(workers, mixup_p, slots, remote, counted):
     (split, reads), start_step = counted, 10_000
     worker = {"num_input_pipelines": workers, "input_pipeline_id": int(workers > 1)}
     settings = {"start_step": start_step, "mixup_p": mixup_p, **worker}
@@ -139,37 +131,29 @@ def test_batches_are_mixed_once(data_dir):
         RunData(config)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"batch_size": 30, "num_input_pipelines": 4}, "multiple of num_input_pipelines"),
-        ({"num_input_pipelines": 2, "input_pipeline_id": 2}, "input_pipeline_id"),
-        ({"text": "resize(8)", "cache": True}, "begin with decode"),
-        ({"text": "decode|value_range"}, "add a resize or a crop"),
-    ],
+@pytest.mark.rows(
+    ({"batch_size": 30, "num_input_pipelines": 4}, "multiple of num_input_pipelines"),
+    ({"num_input_pipelines": 2, "input_pipeline_id": 2}, "input_pipeline_id"),
+    ({"text": "resize(8)", "cache": True}, "begin with decode"),
+    ({"text": "decode|value_range"}, "add a resize or a crop"),
 )
-def test_arguments_that_do_not_fit_are_explained(train, digits_split, changes, message):
+def test_arguments_that_do_not_fit_are_explained(changes, message, train, digits_split):
     with pytest.raises(ValueError, match=message):
         train(**changes)
     with pytest.raises(ValueError, match="no mixup in evaluation"):
         helpers.evaluate(digits_split("test"), f"{PLAIN}|mixup(0.2)")
 
 
-@pytest.mark.parametrize(
-    ("batch_size", "workers", "on_error"),
-    [
-        pytest.param(64, 4, "raise", marks=pytest.mark.long),
-        (64, 1, "skip"),
-        (200, 2, "raise"),
-        (400, 4, "skip"),
-    ],
+@pytest.mark.rows(
+    pytest.param(64, 4, "raise", marks=pytest.mark.long),
+    (64, 1, "skip"),
+    (200, 2, "raise"),
+    (400, 4, "skip"),
 )
-def test_evaluation_pads_and_never_drops(digits_split, data_dir, batch_size, workers, on_error):
+def test_evaluation_pads_and_never_drops(batch_size, workers, on_error, digits_split, data_dir):
     settings = {"batch_size": batch_size, "num_input_pipelines": workers, "on_error": on_error}
-    shares = [
-        helpers.evaluate(digits_split("test[:200]"), **settings, input_pipeline_id=worker)
-        for worker in range(workers)
-    ]
+    share = functools.partial(helpers.evaluate, digits_split("test[:200]"), **settings)
+    shares = [share(input_pipeline_id=worker) for worker in range(workers)]
     assert {len(share) for share in shares} == {-(-200 // batch_size)}
     batches = [joined(parts) for parts in zip(*shares, strict=True)]
     assert {len(batch["counted"]) for batch in batches} == {batch_size}
@@ -179,15 +163,13 @@ def test_evaluation_pads_and_never_drops(digits_split, data_dir, batch_size, wor
     stored = list(data.load_dataset("digits", "test[:200]", **settings))
     for key in ("image", "label"):
         np.testing.assert_array_equal(found[key][:200], [one[key].numpy() for one in stored])
-        # Blank rows are of zeros altogether.
-        assert not found[key][200:].any()
+        assert not found[key][200:].any()  # Blank rows are of zeros altogether.
 
 
 def test_images_without_a_real_label_are_masked(tiny, resize_row):
     image = np.zeros((8, 8, 3), np.uint8)
-    examples = [
-        {"image": image, "original_label": 7, "real_label": each} for each in ([3, 5], [], [7], [])
-    ]
+    example = {"image": image, "original_label": 7}
+    examples = [example | {"real_label": each} for each in ([3, 5], [], [7], [])]
     data_dir = tiny("imagenet2012_real", {"validation": examples})
     resize_row("imagenet2012_real", {"validation": 4})
     split = data.open("real", "test", data_dir)
@@ -204,8 +186,7 @@ def test_what_is_kept_is_neither_read_nor_decoded_again(counted, remote):
     split, reads = counted
     dataset = helpers.train(read_by(split, remote=remote), PLAIN, cache=True, batch_size=1438)
     reads.clear()
-    # What is on its way when the first epoch ends may be read twice.
-    take(dataset, 3)
+    take(dataset, 3)  # What is on its way when the first epoch ends may be read twice.
     assert 1438 <= len(reads) < 2 * 1438
     reads.clear()
     take(dataset, 2)
@@ -228,15 +209,13 @@ def test_a_run_of_kept_photos_resumes_with_the_same_bits(photos):
 
 
 def test_decoded_images_that_do_not_fit_are_refused(photos, tmp_path, monkeypatch):
-    # 6 images of 12.5 rows on average.
-    wanted = 6 * 12.5 * 8 * 3 / 0.75
+    wanted = 6 * 12.5 * 8 * 3 / 0.75  # 6 images of 12.5 rows on average.
     monkeypatch.setattr(decoded_image_cache, "free_memory", lambda: wanted * 1.1)
     take(helpers.train(photos, cache=True), 1)
     monkeypatch.setattr(decoded_image_cache, "free_memory", lambda: wanted * 0.9)
     with pytest.raises(UsageError, match=r"^config\.cache: the 6 decoded .* data set\.$"):
         helpers.train(photos, cache=True)
-    # A container has less memory than its machine.
-    monkeypatch.undo()
+    monkeypatch.undo()  # A container has less memory than its machine.
     machine = SimpleNamespace(available=80_000)
     monkeypatch.setattr(decoded_image_cache.psutil, "virtual_memory", lambda: machine)
     monkeypatch.setattr(decoded_image_cache, "_CGROUP", tmp_path)
@@ -255,16 +234,13 @@ def permuted(places, epochs, num_examples, seed=0):
     return result.numpy().reshape(pairs[0].shape)
 
 
-@pytest.mark.parametrize(
-    ("num_examples", "seed", "examples"),
-    [
-        (3, -1, [0, 0, 1]),
-        (50, 7, [40, 32, 10]),
-        (1_281_167, 0, [403_104, 705_930, 202_006]),
-        (1_281_167, 2**62, [555_226, 490_694, 1_103_757]),
-        (300_000_000, -1, [186_800_198, 77_351_597, 24_236_981]),
-        (2**61 + 1, 7, [538127019162457995, 712800826734559455, 2068329892149937976]),
-    ],
+@pytest.mark.rows(
+    (3, -1, [0, 0, 1]),
+    (50, 7, [40, 32, 10]),
+    (1_281_167, 0, [403_104, 705_930, 202_006]),
+    (1_281_167, 2**62, [555_226, 490_694, 1_103_757]),
+    (300_000_000, -1, [186_800_198, 77_351_597, 24_236_981]),
+    (2**61 + 1, 7, [538127019162457995, 712800826734559455, 2068329892149937976]),
 )
 def test_the_order_of_a_seed_is_what_it_was(num_examples, seed, examples):
     # Computed from the definition with Python's whole numbers; every run depends on it.

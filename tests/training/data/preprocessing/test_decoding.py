@@ -16,6 +16,12 @@ from keras_vit.training.data.preprocessing.preprocess import Preprocess
 from tests.odd_photos import CASES, PHOTO, PIXELS, TURNED, encode, oriented
 
 NO_IMAGE = (tf.errors.InvalidArgumentError, ValueError)
+ROWS, COLUMNS = np.mgrid[0:400, 0:600]
+SMOOTH = np.stack(  # Smooth as a photo is out of focus: waves of 188 pixels and more.
+    [127 + 100 * np.sin(ROWS / a) * np.cos(COLUMNS / b) for a, b in ((30, 47), (51, 40), (35, 60))],
+    axis=-1,
+).astype(np.uint8)
+SMOOTH_JPEG = tf.io.encode_jpeg(SMOOTH, quality=95)
 
 
 @functools.cache
@@ -34,8 +40,7 @@ def decoded(content, text="decode", **settings):
 @pytest.mark.parametrize("name", CASES)
 def test_every_photo_becomes_the_same_rgb_and_is_read_as_stored_where_that_is_asked_for(name):
     (content, expected), text = CASES[name], "decode(precise=True)"
-    # Pillow and TensorFlow round the colors of inks differently.
-    atol = 2 if name == "CMYK" else 0
+    atol = 2 if name == "CMYK" else 0  # Pillow and TensorFlow round the colors of inks differently.
     np.testing.assert_array_equal(read_photo(io.BytesIO(content)), expected)
     np.testing.assert_allclose(decoded(content, text), expected, atol=atol)
     if "TIFF" in name:
@@ -45,11 +50,8 @@ def test_every_photo_becomes_the_same_rgb_and_is_read_as_stored_where_that_is_as
         found = decoded(content, text, graph_only=True)
         np.testing.assert_allclose(found, expected, atol=atol)
     if name in {f"{kind} {number}" for kind, number in TURNED}:
-        for found in (
-            read_photo(io.BytesIO(content), upright=False),
-            decoded(content, "decode(precise=True, upright=False)"),
-            decoded(content, text, upright=False),
-        ):
+        ours = read_photo(io.BytesIO(content), upright=False), decoded(content, text, upright=False)
+        for found in (*ours, decoded(content, "decode(precise=True, upright=False)")):
             np.testing.assert_array_equal(found, np.asarray(Image.open(io.BytesIO(content))))
 
 
@@ -89,9 +91,7 @@ PROFILE = segment(b"ICC_PROFILE\0\1\1" + exif(number=3) + bytes(3000), 0xE2)
 ORIENTATIONS = {
     **{f"{order} {kind}": (exif(order=order, kind=kind), 6) for order in "<>" for kind in "HIhi"},
     **{f"from {at}": (exif(order=">", start=at, fields=70), 6) for at in (16, 9, 5000)},
-    "two values": (exif(count=2), 6),
-    "three values": (exif(count=3), 6),
-    "no value": (exif(count=0), 1),
+    **{f"{count} values": (exif(count=count), 6 if count else 1) for count in (0, 2, 3)},
     "no orientation": (exif(tag=0x111), 1),
     "out of range": (exif(number=9) + segment(XMP + xmp(6)), 1),
     "zero": (exif(number=0) + segment(XMP + xmp(6)), 1),
@@ -124,8 +124,7 @@ def test_every_reader_finds_the_orientation_that_pillow_finds(name):
     inserted, number = ORIENTATIONS[name]
     is_png = inserted[:1] == b"\0"
     photo = encode(PHOTO, "PNG" if is_png else "JPEG")
-    # Before and after the pixels of a PNG.
-    for at in (33, len(photo) - 12) if is_png else (2, 20):
+    for at in (33, len(photo) - 12) if is_png else (2, 20):  # Before and after the pixels of a PNG.
         content = photo[:at] + inserted + photo[at:]
         stored = Image.open(io.BytesIO(content))
         expected = np.asarray(stored)
@@ -147,8 +146,7 @@ def test_a_crop_sees_the_turned_photo_and_folders_are_read_upright(tmp_path, dat
         photos = content, read_photo(io.BytesIO(content))
         seen, expected = (process(tf.constant(photo), (0, seed)) for photo in photos)
         np.testing.assert_allclose(seen, expected, atol=1e-5)
-    # Folders are read upright, and TFDS as stored.
-    (tmp_path / "a").mkdir()
+    (tmp_path / "a").mkdir()  # Folders are read upright, and TFDS as stored.
     (tmp_path / "a/1.jpg").write_bytes(oriented(8))
     for name, shape in ((f"folder:{tmp_path}", (7, 5, 3)), ("digits", (5, 7, 3))):
         process = data.open(name, "train", data_dir).preprocess("decode")
@@ -159,36 +157,19 @@ def bmp(bits, *, old=False, rows=5, colors=None, compression=0, width=11):
     """Returns a BMP with random pixels; with negative `rows` the upper row comes first."""
     generator, sizes = np.random.default_rng(bits), (12, 3) if old else (40, 4)
     count = 0 if bits > 8 else 1 << bits if colors is None else colors
-    palette, pixels = (
-        generator.integers(0, 256, length, np.uint8).tobytes()
-        for length in (sizes[1] * count, (width * bits + 31) // 32 * 4 * abs(rows))
-    )
+    lengths = sizes[1] * count, (width * bits + 31) // 32 * 4 * abs(rows)
+    palette, pixels = (generator.integers(0, 256, each, np.uint8).tobytes() for each in lengths)
     if colors:  # no number is beyond the colors
         pixels = bytes(len(pixels))
-    packed = struct.pack(
-        *(
-            ("<IHHHH", 12, width, rows, 1, bits)
-            if old
-            else (
-                "<IiiHHIIiiII",
-                40,
-                width,
-                rows,
-                1,
-                bits,
-                compression,
-                len(pixels),
-                0,
-                0,
-                colors or 0,
-                0,
-            )
-        )
-    )
+    header = (width, rows, 1, bits)
+    if old:
+        packed = struct.pack("<IHHHH", 12, *header)
+    else:
+        further = (compression, len(pixels), 0, 0, colors or 0, 0)
+        packed = struct.pack("<IiiHHIIiiII", 40, *header, *further)
     begin = 14 + len(packed) + len(palette)
-    return (
-        struct.pack("<2sIHHI", b"BM", begin + len(pixels), 0, 0, begin) + packed + palette + pixels
-    )
+    start = struct.pack("<2sIHHI", b"BM", begin + len(pixels), 0, 0, begin)
+    return start + packed + palette + pixels
 
 
 BMPS = {
@@ -211,17 +192,14 @@ def test_a_module_reads_bmp_as_pillow_does(name):
     np.testing.assert_allclose(gray, tf.image.rgb_to_grayscale(expected), atol=1)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        bmp(24, old=True),
-        bmp(16),
-        bmp(8, compression=1),
-        bmp(4, compression=2),
-        bmp(32, compression=3),
-        bmp(8)[:-1],
-        BMPS["1 bits"][:60],
-    ],
+@pytest.mark.rows(
+    bmp(24, old=True),
+    bmp(16),
+    bmp(8, compression=1),
+    bmp(4, compression=2),
+    bmp(32, compression=3),
+    bmp(8)[:-1],
+    BMPS["1 bits"][:60],
 )
 def test_a_module_refuses_other_bmps(content):
     with pytest.raises(tf.errors.InvalidArgumentError):
@@ -237,14 +215,11 @@ def test_the_graph_of_a_module_calls_no_python():
     np.testing.assert_array_equal(process(tf.constant(oriented(6)), (0, 0)), upright)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "decode|resize(9)|value_range(-1,1)",
-        "decode(precise=True)|resize([4, 6])|value_range(-1,1)",
-        "decode|resize_small(4)|central_crop([3, 4])|value_range(0, 1)",
-        "decode|resize(3)|to_uint8|on_device|value_range(-1,1)",
-    ],
+@pytest.mark.rows(
+    "decode|resize(9)|value_range(-1,1)",
+    "decode(precise=True)|resize([4, 6])|value_range(-1,1)",
+    "decode|resize_small(4)|central_crop([3, 4])|value_range(0, 1)",
+    "decode|resize(3)|to_uint8|on_device|value_range(-1,1)",
 )
 def test_numpy_prepares_photos_as_tensorflow_does(text):
     image = Preprocess(text)(tf.constant(encode(PHOTO, "PNG")), (0, 0))
@@ -275,13 +250,10 @@ def test_pillows_errors_are_pythons_outside_of_a_graph(content):
         process(tf.zeros((2, 2, 3)), (0, 0))
 
 
-@pytest.mark.parametrize(
-    ("kind", "operation"),
-    [
-        *((kind, "resize") for kind in ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "turned")),
-        # Of which JPEGs alone are cropped while they are decoded.
-        *((kind, "inception_crop") for kind in ("JPEG", "PNG", "turned")),
-    ],
+@pytest.mark.rows(
+    *((kind, "resize") for kind in ("JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "turned")),
+    # Of which JPEGs alone are cropped while they are decoded.
+    *((kind, "inception_crop") for kind in ("JPEG", "PNG", "turned")),
 )
 def test_the_size_is_looked_up_before_decoding(kind, operation, monkeypatch):
     text = f"decode|{operation}(8)"
@@ -303,15 +275,6 @@ def test_the_size_is_looked_up_before_decoding(kind, operation, monkeypatch):
                 process(tf.constant(photo(41)), tf.constant([0, 0]))
 
 
-ROWS, COLUMNS = np.mgrid[0:400, 0:600]
-# Smooth as a photo is out of focus: waves of 188 pixels and more.
-SMOOTH = np.stack(
-    [127 + 100 * np.sin(ROWS / a) * np.cos(COLUMNS / b) for a, b in ((30, 47), (51, 40), (35, 60))],
-    axis=-1,
-).astype(np.uint8)
-SMOOTH_JPEG = tf.io.encode_jpeg(SMOOTH, quality=95)
-
-
 @pytest.fixture
 def windows(monkeypatch):
     found = []
@@ -325,22 +288,18 @@ def windows(monkeypatch):
     return found
 
 
-@pytest.mark.parametrize(
-    ("size", "text", "least", "expected"),
-    [
-        ((448, 448), "resize(224)", 1.0, 2),
-        ((447, 448), "resize(224)", 1.0, 1),
-        ((448, 447), "resize(224)", 1.0, 1),
-        ((896, 1000), "resize(224)", 1.0, 4),
-        ((896, 1000), "resize(224)", 1.5, 2),
-        ((5000, 200), "resize(224)", 1.0, 1),
-        ((400, 600), "resize(100)", 1.01, 2),
-        ((400, 600), "resize((40, 75))", 1.0, 8),
-        ((400, 600), "resize_small(100)|central_crop(90)", 1.0, 4),
-        ((400, 600), "resize(100)", 0.0, 1),
-        # What is not resized has no size to stay above.
-        ((400, 600), "central_crop(20)", 1.0, 1),
-    ],
+@pytest.mark.rows(
+    ((448, 448), "resize(224)", 1.0, 2),
+    ((447, 448), "resize(224)", 1.0, 1),
+    ((448, 447), "resize(224)", 1.0, 1),
+    ((896, 1000), "resize(224)", 1.0, 4),
+    ((896, 1000), "resize(224)", 1.5, 2),
+    ((5000, 200), "resize(224)", 1.0, 1),
+    ((400, 600), "resize(100)", 1.01, 2),
+    ((400, 600), "resize((40, 75))", 1.0, 8),
+    ((400, 600), "resize_small(100)|central_crop(90)", 1.0, 4),
+    ((400, 600), "resize(100)", 0.0, 1),
+    ((400, 600), "central_crop(20)", 1.0, 1),  # What is not resized has no size to stay above.
 )
 def test_the_largest_ratio_that_leaves_enough(size, text, least, expected, windows):
     image = tf.io.encode_jpeg(np.zeros((*size, 3), np.uint8))

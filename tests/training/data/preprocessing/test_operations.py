@@ -17,6 +17,10 @@ from tests.odd_photos import encode
 NOISE = np.random.default_rng(0).integers(0, 256, (90, 130, 3)).astype(np.uint8)
 # A smooth image, for which chroma upsampling at a crop's border hardly matters.
 SMOOTH = np.stack([*np.mgrid[0:240:2, 0:200], np.full((120, 200), 90)], axis=2).astype(np.uint8)
+CROPS = ("inception_crop(96)", "inception_crop(20)", "inception_crop(96, resize=False)")
+SQUARE = np.arange(64, dtype=np.float32).reshape(8, 8, 1)
+PHOTO = np.random.default_rng(0).integers(20, 230, (48, 64, 3)).astype(np.uint8)
+PIL = Image.fromarray(PHOTO)
 
 
 def jpeg(image, mode="RGB"):
@@ -38,15 +42,11 @@ def test_fused_decode_and_crop_is_decode_then_crop(crop):
     for number in range(12):
         fused = run(f"decode|{crop}", encoded, number)
         difference = np.abs(fused - run(f"pad(0)|{crop}", decoded, number))
-        assert difference.max() < 6
-        assert difference.mean() < 0.2
+        assert difference.max() < 6 and difference.mean() < 0.2
     assert run(f"decode|{crop}", jpeg(SMOOTH, "CMYK")).shape == (64, 64, 3)
     # The fast decoder, which is the usual one, and the other.
     fast, precise = (run(text, jpeg(NOISE)) for text in ("decode", "decode(precise=True)"))
     assert 0 < np.abs(fast.astype(int) - precise).mean() < 3
-
-
-CROPS = ("inception_crop(96)", "inception_crop(20)", "inception_crop(96, resize=False)")
 
 
 @pytest.mark.parametrize("crop", [*CROPS, "random_resized_crop(20)", "random_resized_crop(96)"])
@@ -54,10 +54,8 @@ CROPS = ("inception_crop(96)", "inception_crop(20)", "inception_crop(96, resize=
 def test_a_flip_and_a_range_are_those_of_what_was_resized(crop, arguments):
     for number in range(4):
         # The operation in front keeps the numbers of the others and prevents the fusion.
-        apart, fused = (
-            run(f"{first}|{crop}|flip_lr|value_range({arguments})", NOISE, number)
-            for first in ("pad(0)", "decode")
-        )
+        rest = f"{crop}|flip_lr|value_range({arguments})"
+        apart, fused = (run(f"{first}|{rest}", NOISE, number) for first in ("pad(0)", "decode"))
         np.testing.assert_allclose(fused, apart, rtol=0, atol=5e-5)
 
 
@@ -70,25 +68,20 @@ def test_areas_and_aspects_of_random_crops():
     assert 0.045 < area.min() < 0.055 and 0.6 < area.max() < 0.67
     assert 0.73 < aspect.min() < 0.77 and 1.31 < aspect.max() < 1.36
     assert abs(area.mean() - 0.24) < 0.03
-    # Uniform.
-    box = random_resized_crop(400, scale=(0.25, 0.5), ratio=(1.0, 1.0)).box
+    box = random_resized_crop(400, scale=(0.25, 0.5), ratio=(1.0, 1.0)).box  # Uniform.
     sides = drawn(lambda k: box(tf.constant((400, 400, 1)), tf.stack([1, k]))[2:], 300)
     area = sides.prod(axis=1) / 400**2
     assert 0.24 < area.min() < 0.26 and 0.49 < area.max() < 0.51
     assert abs(area.mean() - 0.375) < 0.015
 
 
-@pytest.mark.parametrize(
-    ("shape", "scale", "boxes"),
-    [
-        # The root of 31 is 5.6, rounded to 6, at each of the places.
-        ((10, 10), 0.31, {*product(range(5), range(5), [6], [6])}),
-        # None fits: the largest with an aspect of 1, from the middle.
-        ((2, 9), 0.9, {(0, 3, 2, 2)}),
-        # The largest has 2.7 rows or columns, rounded.
-        ((2, 9), 0.901, {(0, 3, 2, 3)}),
-        ((9, 2), 0.901, {(3, 0, 3, 2)}),
-    ],
+@pytest.mark.rows(
+    # The root of 31 is 5.6, rounded to 6, at each of the places.
+    ((10, 10), 0.31, {*product(range(5), range(5), [6], [6])}),
+    ((2, 9), 0.9, {(0, 3, 2, 2)}),  # None fits: the largest with an aspect of 1, from the middle.
+    # The largest has 2.7 rows or columns, rounded.
+    ((2, 9), 0.901, {(0, 3, 2, 3)}),
+    ((9, 2), 0.901, {(3, 0, 3, 2)}),
 )
 def test_random_resized_crops_are_of_whole_pixels(shape, scale, boxes):
     ratio = (3 / 4, 4 / 3) if scale == 0.901 else (1.0, 1.0)
@@ -100,24 +93,18 @@ def row(*values):
     return np.asarray(values, np.float32).reshape(1, -1, 1)
 
 
-SQUARE = np.arange(64, dtype=np.float32).reshape(8, 8, 1)
-
-
-@pytest.mark.parametrize(
-    ("text", "image", "expected"),
-    [
-        # Of 1×1000 pixels, the widest crop with an aspect up to 4/3 is 1×1, in the middle.
-        ("random_resized_crop((1, 1))", row(*range(1000)), [499]),
-        # Half-pixel centers; with antialiasing two pixels would be blends of four.
-        ("resize((1, 4))", row(*range(8)), [0.5, 2.5, 4.5, 6.5]),
-        ("resize((1, 2))", row(*range(8)), [1.5, 5.5]),
-        ("resize_small(4)", SQUARE, SQUARE.reshape(4, 2, 4, 2).mean(axis=(1, 3)).ravel()),
-        ("value_range", row(0, 127.5, 255), [-1, 0, 1]),
-        ("to_uint8", row(-3.0, 0.4, 0.6, 254.7, 300.0), [0, 0, 1, 255, 255]),
-        # Of an odd number of pixels that are left, the smaller half is in front.
-        ("central_crop((1, 3))", row(*range(6)), [1, 2, 3]),
-        ("central_crop((1, 3))", row(*range(5)), [1, 2, 3]),
-    ],
+@pytest.mark.rows(
+    # Of 1×1000 pixels, the widest crop with an aspect up to 4/3 is 1×1, in the middle.
+    ("random_resized_crop((1, 1))", row(*range(1000)), [499]),
+    # Half-pixel centers; with antialiasing two pixels would be blends of four.
+    ("resize((1, 4))", row(*range(8)), [0.5, 2.5, 4.5, 6.5]),
+    ("resize((1, 2))", row(*range(8)), [1.5, 5.5]),
+    ("resize_small(4)", SQUARE, SQUARE.reshape(4, 2, 4, 2).mean(axis=(1, 3)).ravel()),
+    ("value_range", row(0, 127.5, 255), [-1, 0, 1]),
+    ("to_uint8", row(-3.0, 0.4, 0.6, 254.7, 300.0), [0, 0, 1, 255, 255]),
+    # Of an odd number of pixels that are left, the smaller half is in front.
+    ("central_crop((1, 3))", row(*range(6)), [1, 2, 3]),
+    ("central_crop((1, 3))", row(*range(5)), [1, 2, 3]),
 )
 def test_values(text, image, expected):
     np.testing.assert_allclose(run(text, image).ravel(), expected, atol=1e-6)
@@ -131,24 +118,20 @@ def test_pixels_of_few_levels_are_scaled_to_bytes_first(text):
     np.testing.assert_allclose(found[..., 0], levels[..., 0] / 5, atol=1e-6)
 
 
-def test_resize_small_keeps_the_aspect():
+def test_resize_small_keeps_the_aspect_and_crops_flips_and_shifts_take_their_pixels():
     # 341.3, 342.7 and 2.5 pixels: rounded, halves to the even number.
     rows = ((375, 500, 256), (256, 341)), ((502, 375, 256), (343, 256)), ((2, 5, 1), (1, 2))
     for (*shape, size), expected in rows:
         assert run(f"resize_small({size})", np.zeros((*shape, 3), np.uint8)).shape[:2] == expected
     with pytest.raises(tf.errors.InvalidArgumentError, match="would exceed"):
         run("resize_small(256)", np.zeros((1, 60_000, 1), np.uint8))
-
-
-def test_crops_flips_and_shifts_take_the_pixels_they_name():
     np.testing.assert_array_equal(run("central_crop((80, 100))", NOISE), NOISE[5:85, 15:115])
     image, crop = tf.constant(np.stack(np.mgrid[:20, :30], 2)), Preprocess("random_crop(18)")
     corners = set(map(tuple, drawn(lambda k: crop(image, tf.stack([0, k]))[0, 0], 400)))
     assert corners == {*product(range(3), range(13))}
     np.testing.assert_array_equal(run("flip_lr(1.0)", NOISE), NOISE[:, ::-1])
     np.testing.assert_array_equal(run("flip_lr(0.0)", NOISE), NOISE)
-    # A random shift moves each way and fills with black.
-    image = np.zeros((9, 9, 1), np.uint8)
+    image = np.zeros((9, 9, 1), np.uint8)  # A random shift moves each way and fills with black.
     image[4, 4] = 255
     shifted = [run("random_shift(2)", image, number) for number in range(150)]
     assert all(each.sum() == 255 for each in shifted)
@@ -173,18 +156,14 @@ def test_one_pixel_and_very_long_images(width):
     assert run("decode|resize_small(2)", encoded).shape == (2, 2 * width, 3)
 
 
-@pytest.mark.parametrize(
-    ("label", "expected"),
-    [
-        (2, [0, 0, 1, 0]),
-        ([3, 1], [0, 1, 0, 1]),
-        ([1, 1], [0, 1, 0, 0]),
-        ([], [0] * 4),
-        # Labels outside of the classes.
-        (-1, [np.nan] * 4),
-        (4, [np.nan] * 4),
-        ([0, 9], [np.nan] * 4),
-    ],
+@pytest.mark.rows(
+    (2, [0, 0, 1, 0]),
+    ([3, 1], [0, 1, 0, 1]),
+    ([1, 1], [0, 1, 0, 0]),
+    ([], [0] * 4),
+    (-1, [np.nan] * 4),  # Labels outside of the classes.
+    (4, [np.nan] * 4),
+    ([0, 9], [np.nan] * 4),
 )
 def test_one_hot_of_one_class_several_and_none_also_in_a_graph(label, expected):
     for function in (one_hot(4), tf.function(one_hot(4))):
@@ -205,10 +184,6 @@ def test_weights_follow_the_folded_beta_distribution():
     small = weights(0.001, 500)
     assert np.isfinite(small).all() and (small > 0.999).mean() > 0.98
     assert (weights(0, 3) == 1).all()
-
-
-PHOTO = np.random.default_rng(0).integers(20, 230, (48, 64, 3)).astype(np.uint8)
-PIL = Image.fromarray(PHOTO)
 
 
 def augment(name, magnitude, image=PHOTO, sign=1.0, place=(0.5, 0.5)):
@@ -237,8 +212,7 @@ def test_layers_signs_and_places_are_drawn_apart(monkeypatch):
     first, second = np.divmod(drawn(lambda k: process(black, [0, k])[0, 0, 0], 512), 16)
     counts = np.histogram2d(first, second, bins=16, range=((0, 16), (0, 16)))[0]
     assert stats.chi2_contingency(counts + 1e-9).pvalue > 0.01
-    # A bit of the operation, of the sign and of the place.
-    bits = {
+    bits = {  # A bit of the operation, of the sign and of the place.
         k: lambda image, at, sign, place, k=k: (
             image
             + tf.cast(8 * (k % 2) + 4 * tf.cast(sign > 0, tf.int32), tf.uint8)
@@ -252,9 +226,8 @@ def test_layers_signs_and_places_are_drawn_apart(monkeypatch):
     assert stats.chisquare(counts).pvalue > 0.01
 
 
-@pytest.mark.parametrize(
-    ("magnitude", "threshold", "kept"),
-    [(10, 0, 4), (15, 128, 6), (20, 0, 8), (5, 128, 2), (9, 230, 3), (0, 0, 1), (25, 128, 1)],
+@pytest.mark.rows(
+    (10, 0, 4), (15, 128, 6), (20, 0, 8), (5, 128, 2), (9, 230, 3), (0, 0, 1), (25, 128, 1)
 )
 def test_solarize_compares_with_a_byte_and_posterize_keeps_high_bits(magnitude, threshold, kept):
     expected = np.where(threshold > PHOTO, PHOTO, 255 - PHOTO)
@@ -264,8 +237,7 @@ def test_solarize_compares_with_a_byte_and_posterize_keeps_high_bits(magnitude, 
 
 
 def test_colors_are_pils_up_to_rounding():
-    # Contrast blends toward a constant of the size.
-    constant = 48 * 64 // 256
+    constant = 48 * 64 // 256  # Contrast blends toward a constant of the size.
     expected = np.clip(constant + 1.9 * (PHOTO.astype(np.float32) - constant), 0, 255)
     np.testing.assert_array_equal(augment("Contrast", 10), expected.astype(np.uint8))
     gray = np.full((224, 224, 3), 100, np.uint8)
@@ -307,8 +279,7 @@ def test_geometry_moves_pixels_where_it_says_and_fills_with_gray():
     odd[15, 15], odd[15, 25] = 250, 200
     turned, back = (augment("Rotate", 30, odd, sign)[..., 0] for sign in (1.0, -1.0))  # 90 degrees
     assert (turned[15, 15], turned[5, 15], back[25, 15]) == (250, 200, 200)
-    # Cutout grays a square around its center.
-    image = np.zeros((100, 100, 3), np.uint8)
+    image = np.zeros((100, 100, 3), np.uint8)  # Cutout grays a square around its center.
     cut, corner = (augment("Cutout", 5, image, 1, at)[..., 0] for at in ((0.5, 0.5), (0.0, 0.999)))
     assert (cut == 128).sum() == 40 * 40 and (cut[30:70, 30:70] == 128).all()
     assert (corner == 128).sum() == 20 * 21 and (corner[:20, 79:] == 128).all()

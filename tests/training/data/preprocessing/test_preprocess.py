@@ -15,13 +15,14 @@ PHOTO = np.random.default_rng(0).integers(0, 256, (40, 60, 3)).astype(np.uint8)
 JPEG = tf.io.encode_jpeg(PHOTO, quality=95)
 PNG = tf.io.encode_png(PHOTO)
 
-# What follows `decode`: every operation on images.
-OPERATIONS = (
+OPERATIONS = (  # What follows `decode`: every operation on images.
     "inception_crop(24) random_resized_crop((16,24)) resize(24) resize_small(24) random_crop(24) "
     "central_crop((20,24)) pad(2) random_shift(5) flip_lr value_range(-1,1) resize(8)|to_uint8 "
     "resize(8)|on_device resize(24)|randaugment(2,15) resize(24)|augreg('medium2') "
     "bit_train(32,32) bit_eval(32,32) decode"
 )
+CLASSES = np.add(*np.mgrid[:80, :120])[..., None]  # The value of a pixel is its class.
+OF_CLASSES = np.repeat(CLASSES, 3, axis=2).astype(np.uint8)
 
 
 @pytest.mark.parametrize("text", OPERATIONS.split())
@@ -36,24 +37,16 @@ def test_eagerly_and_inside_tf_data_alike_following_the_seed(text):
     assert (len(set(images)) > 1) == any(op.random for op in parse(text))
 
 
-# The value of a pixel is its class.
-CLASSES = np.add(*np.mgrid[:80, :120])[..., None]
-OF_CLASSES = np.repeat(CLASSES, 3, axis=2).astype(np.uint8)
-
-
-@pytest.mark.parametrize(
-    ("text", "slack", "filled"),
-    [
-        ("random_crop(24)|flip_lr|central_crop(20)", 0, 0),
-        ("pad(3)|random_shift(5)", 0, 0),
-        ("value_range(0,9)|value_range(0,255,0,9)|random_crop(24)", 1e-3, 0),
-        ("resize(160)|random_crop(24)", 1, 0),
-        ("resize_small(40)", 2, 0),
-        ("randaugment(3,2)", 0, 128),
-        ("decode(precise=True)|inception_crop(40)|flip_lr|value_range(0,255)|pad(1)", 4, 0),
-        ("decode(precise=True)|random_resized_crop((30,40))|flip_lr", 4, 0),
-        ("decode(precise=True)|resize(40)|flip_lr", 3, 0),
-    ],
+@pytest.mark.rows(
+    ("random_crop(24)|flip_lr|central_crop(20)", 0, 0),
+    ("pad(3)|random_shift(5)", 0, 0),
+    ("value_range(0,9)|value_range(0,255,0,9)|random_crop(24)", 1e-3, 0),
+    ("resize(160)|random_crop(24)", 1, 0),
+    ("resize_small(40)", 2, 0),
+    ("randaugment(3,2)", 0, 128),
+    ("decode(precise=True)|inception_crop(40)|flip_lr|value_range(0,255)|pad(1)", 4, 0),
+    ("decode(precise=True)|random_resized_crop((30,40))|flip_lr", 4, 0),
+    ("decode(precise=True)|resize(40)|flip_lr", 3, 0),
 )
 def test_a_map_of_classes_moves_with_its_image(text, slack, filled, monkeypatch):
     moving = {name: randaugment.OPERATIONS[name] for name in ("Rotate", "ShearX", "TranslateY")}
@@ -74,10 +67,9 @@ def test_a_map_of_classes_moves_with_its_image(text, slack, filled, monkeypatch)
 
 
 def test_colors_leave_maps_alone_and_an_operation_may_see_the_whole_example(monkeypatch):
-    assert {*randaugment.OPERATIONS} - {*randaugment._MOVING} == {
-        *("AutoContrast", "Equalize", "Invert", "Posterize", "Solarize", "Color", "Contrast"),
-        *("Brightness", "Sharpness", "Cutout", "SolarizeAdd"),
-    }
+    still = "AutoContrast Equalize Invert Posterize Solarize Color Contrast Brightness Sharpness"
+    found = {*randaugment.OPERATIONS} - {*randaugment._MOVING}
+    assert found == {*still.split(), "Cutout", "SolarizeAdd"}
     colors = {"Invert": lambda image, *_: 255 - image}
     monkeypatch.setattr(randaugment, "OPERATIONS", colors)
     example = {"image": tf.constant(OF_CLASSES), "mask": tf.constant(CLASSES)}
@@ -104,19 +96,16 @@ def test_operations_draw_independently_of_each_other():
     assert 0.4 < np.mean(flipped) < 0.6
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("decode|inceptoin_crop(224)", r"^Did you mean inception_crop\? .*'inceptoin_crop'"),
-        ("decode||resize(2)", "Expected operations joined by"),
-        ("decode|resize(__import__('os'))", r"Expected resize\("),
-        ("decode|value_range(0, 1, 5, 5)", r"Expected value_range\(low"),
-        ("decode(2)", "channels must be 1 or 3, not 2"),
-        ("decode|inception_crop(0)", "at least one pixel, not 0"),
-        ("decode|resize(60000)", "at most 134217728 pixels, not 60000 x 60000"),
-        ("decode|augreg('heavy')", "'heavy'.*strong2"),
-        ("decode|on_device|flip_lr", "only value_range after on_device"),
-    ],
+@pytest.mark.rows(
+    ("decode|inceptoin_crop(224)", r"^Did you mean inception_crop\? .*'inceptoin_crop'"),
+    ("decode||resize(2)", "Expected operations joined by"),
+    ("decode|resize(__import__('os'))", r"Expected resize\("),
+    ("decode|value_range(0, 1, 5, 5)", r"Expected value_range\(low"),
+    ("decode(2)", "channels must be 1 or 3, not 2"),
+    ("decode|inception_crop(0)", "at least one pixel, not 0"),
+    ("decode|resize(60000)", "at most 134217728 pixels, not 60000 x 60000"),
+    ("decode|augreg('heavy')", "'heavy'.*strong2"),
+    ("decode|on_device|flip_lr", "only value_range after on_device"),
 )
 def test_wrong_texts_are_explained(text, message):
     with pytest.raises(ValueError, match=message):
@@ -149,8 +138,7 @@ def test_texts_of_texts():
         ("bit_train(96, 96)", ["resize", "random_crop", "flip_lr"]),
     ):
         assert [op.name for op in parse(text)] == names
-    # BiT's resolution, by area.
-    for width, resized, crop in ((95, 160, 128), (96, 512, 480)):
+    for width, resized, crop in ((95, 160, 128), (96, 512, 480)):  # BiT's resolution, by area.
         assert parse(f"bit_train(96, {width})")[0].apply(PHOTO).shape[:2] == (resized, resized)
         for text in (f"bit_train(96, {width})", f"bit_eval(96, {width})"):
             assert Preprocess(text)(PHOTO, (0, 0)).shape[:2] == (crop, crop)
@@ -173,19 +161,13 @@ def test_with_an_operation_of_ones_own_the_first_image_has_the_range(monkeypatch
         make = partial(lambda low, size: lambda image: image / 255 * size + low, low, size)
         make.__module__ = "my_operations"
         monkeypatch.setitem(REGISTRY, name, (make, "image"))
-    # The first cannot be read.
-    photos = tf.constant(["", PNG.numpy()])
+    photos = tf.constant(["", PNG.numpy()])  # The first cannot be read.
     split = SimpleNamespace(read=lambda at: {"image": photos[at]}, num_examples=2)
     monkeypatch.setitem(REGISTRY, "own_label", (make, "label"))
     Preprocess("decode|to_range").require_fit("train_preprocess", split, (8, None, 3))
     twice = "value_range(-1,1)|value_range(-1,1)"
-    for text in (
-        "standardize",
-        "resize(8)",
-        "value_range(0,1)|own_label",
-        "value_range(1,-1)",
-        twice,
-    ):
+    others = ("standardize", "resize(8)", "value_range(0,1)|own_label", "value_range(1,-1)")
+    for text in (*others, twice):
         with pytest.raises(ValueError, match=r"Expected config\.train_preprocess to map"):
             Preprocess(f"decode|{text}").require_fit("train_preprocess", split, (8, None, 3))
     assert not caplog.text
@@ -193,13 +175,10 @@ def test_with_an_operation_of_ones_own_the_first_image_has_the_range(monkeypatch
     assert "lie in [-1, -0.99" in caplog.text
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "value_range(-1,1)|to_uint8",
-        "value_range(-1,1)|randaugment(2,10)",
-        "value_range(0,1)|to_uint8|value_range(-1,1,0,1)",
-    ],
+@pytest.mark.rows(
+    "value_range(-1,1)|to_uint8",
+    "value_range(-1,1)|randaugment(2,10)",
+    "value_range(0,1)|to_uint8|value_range(-1,1,0,1)",
 )
 def test_pixels_are_no_bytes_after_their_range(text):
     with pytest.raises(ValueError, match="rounds them to bytes, which maps them to"):

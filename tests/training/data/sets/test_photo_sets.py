@@ -49,19 +49,16 @@ def test_folders_without_images_are_explained(tmp_path, ram):
             photo_sets.scan(root)
 
 
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (["training/a/1.png", "testing/a/1.png"], "Found testing, training. Rename"),
-        (["train/a/1.png", "Valid/a/1.png"], "Found Valid, train. Rename"),
-        (["a/1.png", "test/1.png"], "Found test, a. Rename"),
-        # No file of labels could hold them.
-        (["a/1.png", "two\nlines/1.png"], "in UTF-8 and of one line"),
-        (["a/1.png", " /1.png"], "in UTF-8 and of one line"),
-        (["a/1.png", "\udce9/1.png"], "Expected names of classes in UTF-8 and of one line"),
-    ],
+@pytest.mark.rows(
+    (["training/a/1.png", "testing/a/1.png"], "Found testing, training. Rename"),
+    (["train/a/1.png", "Valid/a/1.png"], "Found Valid, train. Rename"),
+    (["a/1.png", "test/1.png"], "Found test, a. Rename"),
+    # No file of labels could hold them.
+    (["a/1.png", "two\nlines/1.png"], "in UTF-8 and of one line"),
+    (["a/1.png", " /1.png"], "in UTF-8 and of one line"),
+    (["a/1.png", "\udce9/1.png"], "Expected names of classes in UTF-8 and of one line"),
 )
-def test_what_could_be_read_as_two_data_sets_is_refused(tmp_path, names, message):
+def test_what_could_be_read_as_two_data_sets_is_refused(names, message, tmp_path):
     write_photos(tmp_path, names)
     with pytest.raises(ValueError, match=message):
         photo_sets.scan(tmp_path)
@@ -80,20 +77,17 @@ def test_split_folders_are_splits_and_those_of_systems_are_nothing(tmp_path, cap
         assert photos == [(f"{name}/a/1.JPE", 0), (f"{name}/b/1.JPE", 1)]
 
 
-@pytest.mark.parametrize(
-    "names, message",
-    [
-        (["a/1.png"], "has one class, a: expected two or more"),
-        (["a/1.png", "b/1.png", "c/x.txt"], "1 of 3 classes have no image in the split train"),
-        (["train/a/1.png", "train/b/1.png", "test/a/1.png"], "in the split test, such as b"),
-        (["Café/1.png", "cafe/1.png", "cafe\u200b/1.png"], "Café, cafe, cafe\u200b differ in case"),
-        (["a/1.png", "b/1.png", "b/2.cr2", "b/3.NEF"], "b/2.cr2 (.cr2 is not read: convert it to"),
-        (["a/1.png", "b/1.png", "b/2"], "{root}: left out: b/2 (no extension)"),
-        (["a/1.png", "b/1.png", "2.png"], "1 images beside the folders of classes, such as 2.png"),
-        (["1/a/1.png", "1/b/1.png", "2/a/1.png", "2/b/1.png"], "every class, such as 1/, holds"),
-    ],
+@pytest.mark.rows(
+    (["a/1.png"], "has one class, a: expected two or more"),
+    (["a/1.png", "b/1.png", "c/x.txt"], "1 of 3 classes have no image in the split train"),
+    (["train/a/1.png", "train/b/1.png", "test/a/1.png"], "in the split test, such as b"),
+    (["Café/1.png", "cafe/1.png", "cafe\u200b/1.png"], "Café, cafe, cafe\u200b differ in case"),
+    (["a/1.png", "b/1.png", "b/2.cr2", "b/3.NEF"], "b/2.cr2 (.cr2 is not read: convert it to"),
+    (["a/1.png", "b/1.png", "b/2"], "{root}: left out: b/2 (no extension)"),
+    (["a/1.png", "b/1.png", "2.png"], "1 images beside the folders of classes, such as 2.png"),
+    (["1/a/1.png", "1/b/1.png", "2/a/1.png", "2/b/1.png"], "every class, such as 1/, holds"),
 )
-def test_what_trains_another_model_than_one_thinks_is_logged(tmp_path, caplog, names, message):
+def test_what_trains_another_model_than_one_thinks_is_logged(names, message, tmp_path, caplog):
     write_photos(tmp_path, names)
     photo_sets.scan(tmp_path)
     assert message.format(root=tmp_path) in caplog.text
@@ -110,10 +104,8 @@ def test_links_are_followed_down_to_the_classes(tmp_path):
     assert sorted(ids(f"folder:{tmp_path / 'set'}")) == ["a/1.png", "b/1.png"]
 
 
-@pytest.mark.parametrize(
-    ("link", "target"), [("b/back", "b"), ("b/up", "."), ("b/other", "a"), ("c", "a")]
-)
-def test_photos_that_a_link_would_count_twice_are_refused(tmp_path, link, target):
+@pytest.mark.rows(("b/back", "b"), ("b/up", "."), ("b/other", "a"), ("c", "a"))
+def test_photos_that_a_link_would_count_twice_are_refused(link, target, tmp_path):
     write_photos(tmp_path, ["a/1.png", "b/1.png"])
     (tmp_path / link).symlink_to(tmp_path / target)
     with pytest.raises(ValueError, match=r"each folder of photos once\. .* Remove the link"):
@@ -153,8 +145,7 @@ def test_a_table_is_a_data_set(tmp_path):
     name = write_table(tmp_path, [f"{s}/{kind}/{k}.jpg,{kind},{s}" for s, kind, k in parts])
     dataset = data.open_dataset(name)
     assert dataset.class_names == ("a", "b") and dataset.spec.sizes == {"train": 4, "test": 4}
-    # In the order of its rows.
-    assert ids(name) == names[:4] and ids(name, "test") == names[4:]
+    assert ids(name) == names[:4] and ids(name, "test") == names[4:]  # In the order of its rows.
     for split in ("train", "test"):
         assert contents(name, split) == contents(f"folder:{tmp_path}", split)
     ours, theirs = (data.open(each, "train[:50%]") for each in (name, f"folder:{tmp_path}"))
@@ -176,8 +167,7 @@ def test_a_table_may_lack_splits_and_name_photos_elsewhere(tmp_path, ram):
     assert [photo.label for photo in split.photos] == [0, 1, 1]
     pictures = [split.read(index)["image"].numpy() for index in range(3)]
     assert pictures[1:] == [(tmp_path / f"{name}.png").read_bytes() for name in "23"]
-    assert pictures[0] == epath.Path(f"{bucket}/1.png").read_bytes()
-    assert split.reader.remote
+    assert pictures[0] == epath.Path(f"{bucket}/1.png").read_bytes() and split.reader.remote
     with pytest.raises(ValueError, match="Unknown split 'test'"):
         split.dataset.split("test")
 
@@ -186,62 +176,49 @@ def test_a_table_may_lack_splits_and_name_photos_elsewhere(tmp_path, ram):
 @pytest.mark.parametrize("separator", [",", ";", "\t"])
 def test_tables_of_spreadsheets_are_read(separator, encoding, tmp_path):
     write_photos(tmp_path, ["bé/1.png", "bé/2;,\t.png", "b\\3.png"])
-    rows = [
-        "path|label||",
-        "bé\\1.png|owl||",
-        '"bé\\2;,\t.png"|"crow, ""big""; né"|x',
-        "b\\3.png|owl",
-    ]
+    rows = ["path|label||", "bé\\1.png|owl||", "b\\3.png|owl"]
+    rows.insert(2, '"bé\\2;,\t.png"|"crow, ""big""; né"|x')
     text = "\r\n".join([*rows, "||", " ", ""]).replace("|", separator)
     for above in ("", f"sep={separator}\r\n"):
         mark = "\ufeff" if encoding == "utf-16-be" else ""
         (tmp_path / "photos.csv").write_bytes((mark + above + text).encode(encoding))
         split = data.open(f"csv:{tmp_path}/photos.csv", "train")
         assert split.dataset.class_names == ('crow, "big"; né', "owl")
-        assert [(photo.path, photo.label) for photo in split.photos] == [
-            ("bé/1.png", 1),
-            ("bé/2;,\t.png", 0),
-            ("b\\3.png", 1),
-        ]
+        expected = [("bé/1.png", 1), ("bé/2;,\t.png", 0), ("b\\3.png", 1)]
+        assert [(photo.path, photo.label) for photo in split.photos] == expected
         (tmp_path / "photos.csv").write_bytes((mark + above + text + "none.png").encode(encoding))
         with pytest.raises(UsageError, match=f"Line {7 + bool(above)} of .* has no label"):
             data.open_dataset(f"csv:{tmp_path}/photos.csv")
 
 
-def test_a_quoted_name_of_a_column_may_hold_other_separators(tmp_path):
+def test_quoted_names_of_columns_hold_other_separators_and_old_encodings_are_refused(tmp_path):
     name = write_table(tmp_path, ["photos.csv;crow;"], 'path;label;"notes, if any, or none, yet"')
     found = data.open_dataset(name)
     assert found.class_names == ("crow",) and found.photos.splits["train"][0].path == "photos.csv"
-
-
-def test_a_table_in_an_old_encoding_says_how_to_save_it(tmp_path):
     (tmp_path / "photos.csv").write_bytes("path,label\n1.png,né".encode("cp1252"))
     with pytest.raises(ValueError, match=r"Expected a text in UTF-8\. .*names that “CSV UTF-8”"):
         data.open_dataset(f"csv:{tmp_path}/photos.csv")
 
 
-@pytest.mark.parametrize(
-    ("columns", "row", "message"),
-    [
-        ("path,class", "a.jpg,b", "Expected the columns path and label.* has path,class"),
-        ("path,label,label", "photos.csv,crow,owl", "has path,label,label"),
-        ("path,label,Split", "photos.csv,crow,test", "in small letters.* has path,label,Split"),
-        ("path,label", "photos.csv,a\n./photos.csv,b", r"Line 3 of .* \./photos.csv, which line 2"),
-        ("path,label", "photos.csv,a\nlink.csv,b", "link.csv, which line 2 has too"),
-        ("path,label", "photos.csv,crow, black", "Line 2 of .* has more than 2 cells: quote"),
-        ("path,label,split", "photos.csv,a,test\nother.csv,a,Test", "one spelling. .* test, Test"),
-        ("path,label", "", "has none"),
-        ("path,label", "none.jpg,crow", "Line 2 of .* has .*none.jpg, which is not there"),
-        ("path,label", ",crow", "Line 2 of .* has no path"),
-        ("path,label", "photos.csv,", "Line 2 of .* has no label"),
-        ("path,label,split", "photos.csv,crow,Test", "in small letters. .* has Test"),
-        ("path,label", 'photos.csv,"two\nlines"', "a cell of several lines: close its quote"),
-        ("path,label,note", 'photos.csv,a,"5 inch\nother.csv,b,', "no row of CSV: unexpected end"),
-        ('"path" ,"label"', "photos.csv,crow", "Line 1 of .* is no row of CSV"),
-        ("path,label,note", f"photos.csv,a,{'x' * 200_000}", "Line 2 .* no row of CSV: field"),
-        ("path,label", "photos.csv,zero\0", "without the character 0"),
-        ("path,label", "photos\0.csv,zero", "without the character 0"),
-    ],
+@pytest.mark.rows(
+    ("path,class", "a.jpg,b", "Expected the columns path and label.* has path,class"),
+    ("path,label,label", "photos.csv,crow,owl", "has path,label,label"),
+    ("path,label,Split", "photos.csv,crow,test", "in small letters.* has path,label,Split"),
+    ("path,label", "photos.csv,a\n./photos.csv,b", r"Line 3 of .* \./photos.csv, which line 2"),
+    ("path,label", "photos.csv,a\nlink.csv,b", "link.csv, which line 2 has too"),
+    ("path,label", "photos.csv,crow, black", "Line 2 of .* has more than 2 cells: quote"),
+    ("path,label,split", "photos.csv,a,test\nother.csv,a,Test", "one spelling. .* test, Test"),
+    ("path,label", "", "has none"),
+    ("path,label", "none.jpg,crow", "Line 2 of .* has .*none.jpg, which is not there"),
+    ("path,label", ",crow", "Line 2 of .* has no path"),
+    ("path,label", "photos.csv,", "Line 2 of .* has no label"),
+    ("path,label,split", "photos.csv,crow,Test", "in small letters. .* has Test"),
+    ("path,label", 'photos.csv,"two\nlines"', "a cell of several lines: close its quote"),
+    ("path,label,note", 'photos.csv,a,"5 inch\nother.csv,b,', "no row of CSV: unexpected end"),
+    ('"path" ,"label"', "photos.csv,crow", "Line 1 of .* is no row of CSV"),
+    ("path,label,note", f"photos.csv,a,{'x' * 200_000}", "Line 2 .* no row of CSV: field"),
+    ("path,label", "photos.csv,zero\0", "without the character 0"),
+    ("path,label", "photos\0.csv,zero", "without the character 0"),
 )
 def test_tables_that_cannot_be_read_are_explained(columns, row, message, tmp_path):
     name = write_table(tmp_path, [row] if row else [], columns)

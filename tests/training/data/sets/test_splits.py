@@ -42,18 +42,14 @@ def test_slices_name_what_tfds_names(data_dir, ends):
             assert splits.resolve(text, SIZES) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("trian", "Unknown split 'trian'. Expected one of test, train"),
-        ("train[10:30%]", "both ends .* in percent, or both in examples"),
-        ("train[:2000]", "beyond the 1438 examples"),
-        ("train[:200%]", "up to 100%"),
-        ("train[5]", "Expected a split such as"),
-        ("train+", "Expected a split such as"),
-        ("test+train[:9]+train[8:]", "share no images. .* would count twice"),
-        ("test+train[:0]", r"of which train\[:0\] is empty"),
-    ],
+@pytest.mark.rows(
+    ("trian", "Unknown split 'trian'. Expected one of test, train"),
+    ("train[10:30%]", "both ends .* in percent, or both in examples"),
+    ("train[:2000]", "beyond the 1438 examples"),
+    ("train[:200%]", "up to 100%"),
+    *((text, "Expected a split such as") for text in ("train[5]", "train+")),
+    ("test+train[:9]+train[8:]", "share no images. .* would count twice"),
+    ("test+train[:0]", r"of which train\[:0\] is empty"),
 )
 def test_wrong_texts_are_explained(text, message):
     with pytest.raises(ValueError, match=message):
@@ -73,17 +69,14 @@ def parts(found, *texts):
     return [splits.select(text, found) for text in texts]
 
 
-@pytest.mark.parametrize(
-    ("percent", "counts", "least", "most"),
-    [
-        # The share of a class misses 20 % by at most a quarter: 15 to 25 %.
-        (80, (12, 20, 12, 12), (2, 3, 2, 2), (3, 5, 3, 3)),
-        (80, (20, 40, 100, 400), (3, 6, 15, 60), (5, 10, 25, 100)),
-        (20, (20, 40, 100, 400), (15, 30, 75, 300), (17, 34, 85, 340)),
-        (50, (8, 40), (3, 15), (5, 25)),
-        # None of 2 or 3 photos are 15 to 25 %: the nearest number.
-        (80, (2, 3, 5), (0, 1, 1), (0, 1, 1)),
-    ],
+@pytest.mark.rows(
+    # The share of a class misses 20 % by at most a quarter: 15 to 25 %.
+    (80, (12, 20, 12, 12), (2, 3, 2, 2), (3, 5, 3, 3)),
+    (80, (20, 40, 100, 400), (3, 6, 15, 60), (5, 10, 25, 100)),
+    (20, (20, 40, 100, 400), (15, 30, 75, 300), (17, 34, 85, 340)),
+    (50, (8, 40), (3, 15), (5, 25)),
+    # None of 2 or 3 photos are 15 to 25 %: the nearest number.
+    (80, (2, 3, 5), (0, 1, 1), (0, 1, 1)),
 )
 def test_each_class_is_cut_on_its_own(percent, counts, least, most):
     for seed in range(3):
@@ -92,8 +85,7 @@ def test_each_class_is_cut_on_its_own(percent, counts, least, most):
         assert sorted(first + second) == sorted(found["train"])
         held_out = np.bincount([photo.label for photo in second], minlength=len(counts))
         assert (held_out >= least).all() and (held_out <= most).all()
-        # In their order.
-        for part in (first, second):
+        for part in (first, second):  # In their order.
             assert part == [photo for photo in found["train"] if photo in part]
 
 
@@ -128,8 +120,7 @@ def test_percentages_are_parts_that_add_up():
     assert sorted(chain(*tenths)) == sorted(everything)
     # Counted from the end, and joined.
     last, same, joined = parts(found, "train[-20%:]", "train[80%:]", "train[:10%]+train[10%:20%]")
-    assert last == same
-    assert joined == tenths[0] + tenths[1]
+    assert last == same and joined == tenths[0] + tenths[1]
     divided = splits.divide("train[:2000000]", {"train": 3_000_000}, 0.1)
     assert divided == ("train[0:1800000]", "train[1800000:2000000]")
     # Counted in photos: in their order.

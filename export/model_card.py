@@ -47,8 +47,7 @@ result = runner(image=image[None])                    # one image in [0, 1]
 def require_handle(text: str) -> re.Match:
     """Returns the match of "publisher/model/version", the name under which TF-Hub serves a module.
 
-    Raises:
-        ExportError: if it is no handle.
+    Raises `ExportError` if it is no handle.
     """
     match = re.fullmatch(r"([a-z0-9_-]+)/([a-z0-9_/-]+)/[1-9][0-9]*", text)
     if not match:
@@ -79,9 +78,8 @@ def write_card(
         license: key of `LICENSES`.
         config: of the run that trained the model, or None.
 
-    Raises:
-        ExportError: if the artifact is not as good as the model, the license is unknown or the
-            handle none.
+    Raises `ExportError` if the artifact is not as good as the model, the license is unknown or the
+    handle none.
     """
     if not report.ok:
         raise ExportError(

@@ -46,11 +46,10 @@ def portable(model: keras.Model, dtype: str = "float32") -> keras.Model:
         model: one of `MODELS`, or a Sequential or functional model around one.
         dtype: dtype policy of the copy; layers around one of `MODELS` get float32.
 
-    Raises:
-        ExportError: if it is another kind of model, if Keras runs on another backend than
-            TensorFlow, or if the model around ours brings images of no range to [-1, 1], takes
-            images of no fixed size, or does not end with a `Dense` layer.
-        ValueError: if a weight is NaN or infinite, or the model was quantized.
+    Raises `ExportError` if it is another kind of model, if Keras runs on another backend than
+    TensorFlow, or if the model around ours brings images of no range to [-1, 1], takes images of no
+    fixed size, or does not end with a `Dense` layer; `ValueError` if a weight is NaN or infinite,
+    or the model was quantized.
     """
     if keras.backend.backend() != "tensorflow":
         raise ExportError(
@@ -140,8 +139,7 @@ def output_name(model: keras.Model, output: str | None = None) -> str:
 
     A model without a head has no "logits".
 
-    Raises:
-        ValueError: if the model does not have it.
+    Raises `ValueError` if the model does not have it.
     """
     known = OUTPUTS if model.arguments["num_classes"] is not None else OUTPUTS[1:]
     if output not in (None, *known):
@@ -153,8 +151,7 @@ def output_name(model: keras.Model, output: str | None = None) -> str:
 def check_range(images: Tensor) -> None:
     """Checks that pixels are numbers in [0, 1]: another range is the most common mistake.
 
-    Raises:
-        ExportError: otherwise; it names the range that they seem to be in.
+    Raises `ExportError` otherwise; it names the range that they seem to be in.
     """
     wrong = outside(images, 0, 1)
     if wrong and np.max(images) >= BYTES_FROM:
@@ -168,8 +165,7 @@ def check_range(images: Tensor) -> None:
 def require_single_file(model: keras.Model) -> None:
     """Checks that a model's float32 weights fit into a TFLite file.
 
-    Raises:
-        ExportError: if they do not.
+    Raises `ExportError` if they do not.
     """
     size = 4 * model.count_params()
     if size >= FILE_LIMIT:

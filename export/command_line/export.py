@@ -31,8 +31,7 @@ class Export:
     def source(self) -> KerasFunction:
         """SOURCE, its model in the form that is exported.
 
-        Raises:
-            ExportError: if the model cannot be exported.
+        Raises `ExportError` if the model cannot be exported.
         """
         options = self.options
         source = load_model(

@@ -21,8 +21,7 @@ SUFFIXES = (".tar.gz", ".tgz")
 def write_saved_model(root: Any, directory: str | os.PathLike, **options: Any) -> None:
     """Writes `root` as `tf.saved_model.save` does, with its options.
 
-    Raises:
-        OSError: if it cannot be written, where TensorFlow raises errors of its own.
+    Raises `OSError` if it cannot be written, where TensorFlow raises errors of its own.
     """
     import tensorflow as tf
 
@@ -66,9 +65,8 @@ def _anonymous(entry):
 def unpacked(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """Yields `path`, or a temporary directory with the contents if it is a .tar.gz.
 
-    Raises:
-        ExportError: if the archive is damaged, claims far more bytes than it has, or has entries
-            that are neither files nor directories, or whose path leads out of it.
+    Raises `ExportError` if the archive is damaged, claims far more bytes than it has, or has
+    entries that are neither files nor directories, or whose path leads out of it.
     """
     path = pathlib.Path(path)
     if not path.name.endswith(SUFFIXES) or not path.is_file():

@@ -59,11 +59,9 @@ def to_hub(
         activation: "softmax" or "sigmoid", from logits to probabilities; None takes
             `model.activation`, or that of the head around our model.
 
-    Raises:
-        ExportError: if the model is of another package.
-        ValueError: if an argument is out of its range, or the model cannot have
-            what is asked for.
-        OSError: if the directory cannot be written.
+    Raises `ExportError` if the model is of another package; `ValueError` if an argument is out of
+    its range, or the model cannot have what is asked for; `OSError` if the directory cannot be
+    written.
     """
     require_one_of("resolution", resolution, RESOLUTIONS)
     model = portable(model)

@@ -57,11 +57,9 @@ def to_onnx(
         activation: "softmax" or "sigmoid", which the file says that its logits want; None takes
             the model's.
 
-    Raises:
-        RuntimeMissing: if tf2onnx, which Keras converts with, is not installed.
-        ExportError: if the model is of another package.
-        ValueError: if the labels do not fit, or the model does not have the output.
-        OSError: if the file cannot be written.
+    Raises `RuntimeMissing` if tf2onnx, which Keras converts with, is not installed; `ExportError`
+    if the model is of another package; `ValueError` if the labels do not fit, or the model does not
+    have the output; `OSError` if the file cannot be written.
     """
     imported("tf2onnx", "onnx")
     onnx = imported("onnx", "onnx")

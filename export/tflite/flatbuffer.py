@@ -140,8 +140,7 @@ class TFLiteFile:
         quantization: one of `export.tflite.quantization.QUANTIZATIONS`, as far as the types of
             weights and activations tell.
 
-    Raises:
-        ExportError: if the file is damaged or of another kind.
+    Raises `ExportError` if the file is damaged or of another kind.
     """
 
     def __init__(self, path: str | os.PathLike):

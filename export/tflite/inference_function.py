@@ -47,9 +47,8 @@ class InferenceFunction:
         Args:
             images: (n, height, width, 3) in [-1, 1], n at least 1.
 
-        Raises:
-            ValueError: if the images are no array of numbers, or have another shape or range.
-            RuntimeError: in a fork of the process that made the function.
+        Raises `ValueError` if the images are no array of numbers, or have another shape or range;
+        `RuntimeError` in a fork of the process that made the function.
         """
         advice = "keras_vit.predict takes photos of any size and paths."
         return self._function(_in_0_to_1(images, self.image_shape, advice))

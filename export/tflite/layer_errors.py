@@ -17,21 +17,14 @@ _COPY = re.compile(r"_\d+$")
 
 
 class LayerError(NamedTuple):
-    """The error of one operation.
+    """The error of one operation."""
 
-    Attributes:
-        layer: path of the layer that it belongs to, "encoder_block_00/mlp/hidden".
-        operation: such as "FULLY_CONNECTED".
-        type: of its result in the quantized file, "int8", "int16" or "float32".
-        error: root mean square of its result's error, in units of that of its result.
-        inputs_error: the largest such error among its inputs, 0 for images. A file loses accuracy
-            in operations whose error is far above that of their inputs.
-    """
-
-    layer: str
-    operation: str
-    type: str
-    error: float
+    layer: str  # path of the layer that it belongs to, "encoder_block_00/mlp/hidden"
+    operation: str  # such as "FULLY_CONNECTED"
+    type: str  # of its result in the quantized file, "int8", "int16" or "float32"
+    error: float  # root mean square of its result's error, in units of that of its result
+    # The largest such error among its inputs, 0 for images. A file loses accuracy in operations
+    # whose error is far above that of their inputs.
     inputs_error: float
 
 
@@ -45,9 +38,8 @@ def layer_errors(
         file: a quantized file of the same model.
         images: (n, height, width, 3) float32 in [0, 1]; a few are enough.
 
-    Raises:
-        ExportError: if the operations of the two files have other names, the outputs other shapes,
-            or `file` is damaged.
+    Raises `ExportError` if the operations of the two files have other names, the outputs other
+    shapes, or `file` is damaged.
     """
     tree = TFLiteFile(reference).tree
     graph = tree.subgraphs[0]

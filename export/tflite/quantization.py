@@ -52,8 +52,7 @@ def quantize(
         quantization: a key of `RECIPES`.
         samples: for `CALIBRATED`, for each name of a signature its inputs, arrays by name.
 
-    Raises:
-        ExportError: if a weight is larger than float16 can be, and is to be that.
+    Raises `ExportError` if a weight is larger than float16 can be, and is to be that.
     """
     from litert_quantizer.quantizer import Quantizer
 

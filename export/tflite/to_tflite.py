@@ -102,12 +102,9 @@ def to_tflite(
             in place of `logits`, as thresholds of MediaPipe want. It then says that there is
             no activation to apply.
 
-    Raises:
-        ExportError: if the model is of another package, its weights exceed 2 GiB, or the images
-            are not what it takes.
-        ValueError: if an argument is out of its range, or the model's attention, if it has any, is
-            not followed.
-        OSError: if the file cannot be written.
+    Raises `ExportError` if the model is of another package, its weights exceed 2 GiB, or the images
+    are not what it takes; `ValueError` if an argument is out of its range, or the model's
+    attention, if it has any, is not followed; `OSError` if the file cannot be written.
     """
     kinds = [quantization] if isinstance(quantization, str) else list(quantization)
     for kind in kinds:

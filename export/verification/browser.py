@@ -22,8 +22,7 @@ _CAMERA = ("--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream
 def chromium() -> Iterator[Any]:
     """Yields a headless `playwright.sync_api.Browser`, with WebGPU and an invented camera.
 
-    Raises:
-        RuntimeMissing: if Playwright or Chromium is not installed.
+    Raises `RuntimeMissing` if Playwright or Chromium is not installed.
     """
     with imported("playwright.sync_api", "browser").sync_playwright() as tool:
         found = next(filter(None, map(shutil.which, _INSTALLED)), tool.chromium.executable_path)

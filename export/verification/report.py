@@ -9,63 +9,38 @@ _NAMED = 10
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """The figures of one artifact.
+    """The figures of one artifact; None for what is not known of its kind."""
 
-    Attributes:
-        artifact: its path.
-        kind: "hub", "npz", "onnx", "onnx-quantized", or the quantization of a TFLite file, of
-            which an ONNX file may have "float16"; key of `THRESHOLDS`.
-        runtime: what ran it, key of `export.verification.RUNTIMES`.
-        output: which was compared, "logits", "probabilities" or "representation".
-        images: how many.
-        max_error, mean_error: of the outputs, absolute.
-        relative_error: root mean square of the errors, in units of the outputs' standard deviation.
-        scale: the largest absolute output of the model, at least 1.
-        cosine: mean over the images.
-        size_bytes: of the file, or of all files of the directory.
-        agreement: part of the images with the same top-1 class; None without a head.
-        model_accuracy, artifact_accuracy: top-1; None without labels.
-        classes: (seen, all), the classes of the images, by their labels or else by the model, and
-            of the model; None without a head, or where every token has classes.
-        unseen: names of the others, or their numbers; nothing is shown of them.
-        load_seconds, first_call_seconds, peak_memory_bytes: in a process of its own.
-        latency_ms: dict of threads to the median for one image.
-        partitions: of XNNPACK in the graph; None if it is not a TFLite file.
-        operations_outside_delegate: dict of name to count; None likewise.
-        device: of an accelerator, in its own words; None where none ran it, as the next three.
-        fully_delegated: whether the accelerator ran the whole graph.
-        fallbacks: the operations that it did not run, each "NAME: why".
-        float16_error: largest, absolute, of its arithmetic in float16; None also where it has none.
-        failures: the thresholds that were missed, in words; empty if it is good.
-    """
-
-    artifact: str
+    artifact: str  # its path
+    # "hub", "npz", "onnx", "onnx-quantized", or the quantization of a TFLite file, of which an ONNX
+    # file may have "float16"; key of `THRESHOLDS`.
     kind: str
-    runtime: str
-    output: str
-    images: int
-    max_error: float
+    runtime: str  # key of `export.verification.RUNTIMES`
+    output: str  # which was compared, "logits", "probabilities" or "representation"
+    images: int  # how many
+    max_error: float  # of the outputs, absolute, as the next
     mean_error: float
-    relative_error: float
-    scale: float
-    cosine: float
-    size_bytes: int
-    agreement: float | None = None
-    model_accuracy: float | None = None
+    relative_error: float  # root mean square, in units of the outputs' standard deviation
+    scale: float  # the largest absolute output of the model, at least 1
+    cosine: float  # mean over the images
+    size_bytes: int  # of all files
+    agreement: float | None = None  # part of the images with the same top-1 class
+    model_accuracy: float | None = None  # top-1, as the next
     artifact_accuracy: float | None = None
+    # (seen, all): classes of the images, by their labels or else by the model, and of the model.
     classes: tuple[int, int] | None = None
-    unseen: tuple[str, ...] = ()
-    load_seconds: float | None = None
+    unseen: tuple[str, ...] = ()  # names of the others, or their numbers
+    load_seconds: float | None = None  # in a process of its own, as the next two
     first_call_seconds: float | None = None
     peak_memory_bytes: int | None = None
-    latency_ms: dict[int, float] | None = None
-    partitions: int | None = None
-    operations_outside_delegate: dict[str, int] | None = None
-    device: str | None = None
-    fully_delegated: bool | None = None
-    fallbacks: tuple[str, ...] | None = None
-    float16_error: float | None = None
-    failures: tuple[str, ...] = ()
+    latency_ms: dict[int, float] | None = None  # {threads: median for one image}
+    partitions: int | None = None  # of XNNPACK in the graph of a TFLite file
+    operations_outside_delegate: dict[str, int] | None = None  # {name: count}
+    device: str | None = None  # of an accelerator, in its own words
+    fully_delegated: bool | None = None  # whether the accelerator ran the whole graph
+    fallbacks: tuple[str, ...] | None = None  # operations that it did not run, each "NAME: why"
+    float16_error: float | None = None  # largest, absolute, of its arithmetic in float16
+    failures: tuple[str, ...] = ()  # the thresholds that were missed, in words
 
     @property
     def ok(self) -> bool:
@@ -125,20 +100,12 @@ def _shown(text: str, value: float | None, factor: float = 1) -> str | None:
 
 @dataclasses.dataclass(frozen=True)
 class Thresholds:
-    """The limits of a kind of artifact.
+    """The limits of a kind of artifact."""
 
-    Attributes:
-        max_error: largest difference of an output, in units of the largest output of the
-            model, but at least 1.
-        cosine: smallest mean cosine between the outputs for an image.
-        agreement: smallest part of the images on which both name the same class.
-        accuracy_drop: largest loss of accuracy, as a part of the images.
-    """
-
-    max_error: float
-    cosine: float
-    agreement: float
-    accuracy_drop: float
+    max_error: float  # largest, in units of the largest output of the model, but at least 1
+    cosine: float  # smallest mean cosine between the outputs for an image
+    agreement: float  # smallest part of the images on which both name the same class
+    accuracy_drop: float  # largest loss of accuracy, as a part of the images
 
     def missed(self, report: Report) -> list[str]:
         """Returns in words which limits a report misses."""

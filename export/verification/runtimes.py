@@ -82,48 +82,31 @@ _RUN = """async ([backend, precisions, file, count]) => {
 
 @dataclasses.dataclass(frozen=True)
 class Delegation:
-    """The part of a graph that an accelerator took.
+    """The part of a graph that an accelerator took."""
 
-    Attributes:
-        device: what it is, in its own words.
-        complete: whether all of the graph runs there.
-        fallbacks: the operations that do not, each "NAME: why".
-        float16: outputs of its arithmetic in float16 for the same images; None where it has none.
-    """
-
-    device: str
-    complete: bool
-    fallbacks: tuple[str, ...] = ()
-    float16: np.ndarray | None = None
+    device: str  # in its own words
+    complete: bool  # whether all of the graph runs there
+    fallbacks: tuple[str, ...] = ()  # the operations that do not, each "NAME: why"
+    float16: np.ndarray | None = None  # outputs of its arithmetic in float16, where it has that
 
 
 @dataclasses.dataclass(frozen=True)
 class Artifact:
-    """An exported file, opened by what will run it in the end.
+    """An exported file, opened by what will run it in the end."""
 
-    Attributes:
-        kind: key of `export.verification.report.THRESHOLDS`.
-        output: what it computes, "logits", "probabilities" or "representation".
-        run: from images (n, height, width, 3) float32 in [0, 1] to the outputs (n, …), and to what
-            an accelerator took, None where there is none.
-        image_size: (height, width) that it takes; None for any, or where the model says it.
-        output_shape: of one image, where the file says it.
-        activation: "softmax" or "sigmoid", or "another function", which makes the probabilities
-            that it gives; None where it gives none.
-        metadata: what a TFLite file says to MediaPipe; empty where it says nothing.
-        takes_bytes: whether it rounds pixels to bytes, as photos have them.
-        differences: images, as of `run` -> {name of a signature, endpoint or other call: its
-            largest difference from the model, in units of the largest output, but at least 1}.
-    """
-
-    kind: str
-    output: str
+    kind: str  # key of `export.verification.report.THRESHOLDS`
+    output: str  # "logits", "probabilities" or "representation"
+    # From images (n, height, width, 3) float32 in [0, 1] to the outputs (n, …), and to what an
+    # accelerator took, None where there is none.
     run: Callable[[np.ndarray], tuple[np.ndarray, Delegation | None]]
-    image_size: tuple[int, int] | None = None
-    output_shape: tuple[int, ...] = ()
+    image_size: tuple[int, int] | None = None  # None for any, or where the model says it
+    output_shape: tuple[int, ...] = ()  # of one image, where the file says it
+    # "softmax", "sigmoid" or "another function", which makes its probabilities, if it gives any.
     activation: str | None = None
-    metadata: bytes = b""
-    takes_bytes: bool = False
+    metadata: bytes = b""  # of a TFLite file, for MediaPipe
+    takes_bytes: bool = False  # whether it rounds pixels to bytes, as photos have them
+    # From images to {name of a signature, endpoint or other call: its largest difference from the
+    # model, in units of the largest output, but at least 1}.
     differences: Callable[[np.ndarray], dict[str, float]] | None = None
 
 
@@ -342,8 +325,7 @@ def vulkan_environment() -> dict[str, str]:
     None where the machine has drivers, the user chose one, or the system is not Linux and has
     its own way to a GPU. Otherwise those of the software Vulkan that Chromium brings along.
 
-    Raises:
-        RuntimeMissing: if there is neither.
+    Raises `RuntimeMissing` if there is neither.
     """
     own = any(any(pathlib.Path(folder).glob("*.json")) for folder in DRIVERS)
     if sys.platform != "linux" or own or any(os.environ.get(name) for name in CHOSEN):
@@ -415,10 +397,8 @@ def open_artifact(
 
     `model` is the one that it came from; `runtime` None takes the default of the file's format.
 
-    Raises:
-        FileNotFoundError: if there is nothing.
-        ExportError: if it is damaged or of another kind, or the runtime opens other files.
-        RuntimeMissing: if the runtime is not on this machine.
+    Raises `FileNotFoundError` if there is nothing; `ExportError` if it is damaged or of another
+    kind, or the runtime opens other files; `RuntimeMissing` if the runtime is not on this machine.
     """
     path = pathlib.Path(path)
     if not path.exists():

@@ -44,8 +44,7 @@ def measure(
         image_size: (height, width) of the image if the artifact takes any.
         rounds: calls to take the median of, fewer if they last over 10 s.
 
-    Raises:
-        ExportError: if the artifact does not run.
+    Raises `ExportError` if the artifact does not run.
     """
     found, _ = _call(_measured, path, threads=threads, image_size=image_size, rounds=rounds)
     return found
@@ -69,9 +68,7 @@ def run_compiled(
         {"float32": outputs} and with `gpu` "float16"; whether all of the graph was accelerated;
         what LiteRT printed.
 
-    Raises:
-        RuntimeMissing: if there is no GPU.
-        ExportError: if the file does not run.
+    Raises `RuntimeMissing` if there is no GPU; `ExportError` if the file does not run.
     """
     import numpy as np
 

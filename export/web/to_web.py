@@ -100,12 +100,10 @@ def to_web(
         litert_folder: where LiteRT.js lies, in archives as `npm pack` names them; None fetches it
             from npm once.
 
-    Raises:
-        ExportError: if the model is of another package or has no head, its images are not made
-            by operations that the page has, or LiteRT.js cannot be had.
-        ValueError: if an argument is out of its range.
-        FileExistsError: if the directory holds something else.
-        OSError: if it cannot be written.
+    Raises `ExportError` if the model is of another package or has no head, its images are not made
+    by operations that the page has, or LiteRT.js cannot be had; `ValueError` if an argument is out
+    of its range; `FileExistsError` if the directory holds something else; `OSError` if it cannot be
+    written.
     """
     model = portable(model)
     classes = model.arguments["num_classes"]
@@ -217,9 +215,8 @@ def litert_js(folder: str | os.PathLike | None = None) -> dict[str, bytes]:
         folder: with the archives as `npm pack` names them; None is the cache of downloads, which
             is filled from npm's registry where they are not there.
 
-    Raises:
-        ExportError: if an archive cannot be had, or is another than the one that this package
-            was tested with.
+    Raises `ExportError` if an archive cannot be had, or is another than the one that this package
+    was tested with.
     """
     files = {}
     for package, expected in _PACKAGES.items():
@@ -294,8 +291,7 @@ def write_page(
         title, summary: plain text.
         single_file: whether everything goes into one file.
 
-    Raises:
-        FileExistsError: if the directory holds something else.
+    Raises `FileExistsError` if the directory holds something else.
     """
     path = pathlib.Path(path)
     modules = _modules(litert)
@@ -360,8 +356,7 @@ def write_page(
 def tflite_of_page(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """Yields the TFLite file of a page, or `path` if that is none.
 
-    Raises:
-        ExportError: if it is an .html file without a model.
+    Raises `ExportError` if it is an .html file without a model.
     """
     path = pathlib.Path(path)
     if model_source(path).kind is not Kind.WEB_PAGE:

@@ -43,9 +43,8 @@ def published_scores(name: str, index: str | os.PathLike | None = None) -> Score
     `index` is AugReg's, a copy of gs://vit_models/augreg/index.csv; None takes `augreg/index.csv`
     in the folder of downloads where there is one.
 
-    Raises:
-        UsageError: if the score is of another classifier than one in the checkpoint.
-        ValueError: if there is no checkpoint of that name, or `index` is not such a file.
+    Raises `UsageError` if the score is of another classifier than one in the checkpoint;
+    `ValueError` if there is no checkpoint of that name, or `index` is not such a file.
     """
     folder, file = _split(name)
     row, indexed = published(name), _indexed(file, index) if folder == "augreg" else None

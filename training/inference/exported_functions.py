@@ -40,24 +40,15 @@ _STARTING = threading.Lock()
 
 
 class ExportedFunction(ImageFunction):
-    """An exported file or module as a function of images.
+    """An exported file or module as a function of images."""
 
-    Attributes:
-        path: of the file or module.
-        runtime: the name of what computes.
-        image_shape: (height, width, channels).
-        output: the name of its output, such as "logits"; "" where the file does not say it.
-        output_shape: of one image, where the file says it.
-        files: all that it consists of.
-    """
-
-    runtime, output = "", ""
     path: pathlib.Path
-    files: list[pathlib.Path]
-    image_shape: tuple[int, int, int]
-    output_shape: tuple[int, ...] = ()
-    # What a file lacks that gives no features.
-    _lacking = ""
+    files: list[pathlib.Path]  # all that it consists of
+    runtime = ""  # the name of what computes
+    output = ""  # the name of its output, such as "logits", where the file says it
+    image_shape: tuple[int, int, int]  # (height, width, channels)
+    output_shape: tuple[int, ...] = ()  # of one image, where the file says it
+    _lacking = ""  # what a file lacks that gives no features
 
     @functools.cached_property
     def interface(self) -> Interface:  # type: ignore[override]
@@ -118,10 +109,9 @@ class TFLiteFunction(ExportedFunction):
         of_one_image: whether the first axis of images and outputs is that of the images.
         signatures: names of all that the file has.
 
-    Raises:
-        ValueError: if the file is damaged, has a tensor that claims far more memory than all
-            others, or is not from `image` to one output.
-        UsageError: if the runtime is not one of `RUNTIMES`, or is not installed.
+    Raises `ValueError` if the file is damaged, has a tensor that claims far more memory than all
+    others, or is not from `image` to one output; `UsageError` if the runtime is not one of
+    `RUNTIMES`, or is not installed.
     """
 
     _lacking = "the signature feature_vector, which `keras-vit export tflite --feature_vector`"
@@ -263,9 +253,8 @@ class ONNXFunction(ExportedFunction):
     Attributes:
         types: names of the types of its arrays that are used.
 
-    Raises:
-        ValueError: if the file is damaged, or is not from `image` to one output.
-        UsageError: if ONNX Runtime is not installed.
+    Raises `ValueError` if the file is damaged, or is not from `image` to one output; `UsageError`
+    if ONNX Runtime is not installed.
     """
 
     runtime = "onnxruntime"
@@ -314,8 +303,7 @@ class ModuleFunction(ExportedFunction):
     Attributes:
         module: as it is loaded.
 
-    Raises:
-        ValueError: if it is damaged, cannot be called, or has no such attribute.
+    Raises `ValueError` if it is damaged, cannot be called, or has no such attribute.
     """
 
     def __init__(

@@ -14,21 +14,13 @@ from .interface import Interface
 
 
 class ImageFunction:
-    """A function from images (n, height, width, 3), as the interface says, to outputs (n, …).
+    """A function from images (n, height, width, 3), as the interface says, to outputs (n, …)."""
 
-    Attributes:
-        name: of the source, for tables.
-        interface: the images that it takes, and what its output means.
-        feature_name: which output `features` gives.
-        identity: a digest of architecture, weights and features; equal for equal functions.
-        rollout: images -> (n, height, width) in [0, 1], where it looks; None where that cannot be
-            followed.
-    """
-
-    name: str
+    name: str  # of the source, for tables
     interface: Interface
-    feature_name = "representation"
-    identity: str
+    feature_name = "representation"  # which output `features` gives
+    identity: str  # a digest of architecture, weights and features; equal for equal functions
+    # From images to (n, height, width) in [0, 1], where it looks, if that can be followed.
     rollout: Callable[[Tensor], np.ndarray] | None = None
 
     def __call__(self, images: Tensor) -> np.ndarray:

@@ -37,25 +37,16 @@ logger = logging.getLogger("keras_vit")
 
 @dataclasses.dataclass(frozen=True)
 class Interface:
-    """The images that a model or exported file takes, and what its output means.
+    """The images that a model or exported file takes, and what its output means."""
 
-    Attributes:
-        image_size: (height, width) in pixels.
-        image_range: smallest and largest value of the pixels, which are RGB.
-        preprocessing: the operations that make such an image of a photo, see docs/data.md; by
-            default they resize all of it.
-        output: "logits", "probabilities" or "representation".
-        activation: "softmax" or "sigmoid", which makes probabilities of logits, or made those of
-            the output; None where there are none, or it is not known.
-        class_names: in the order of the output, or None where they are not known.
-    """
-
-    image_size: tuple[int, int]
-    image_range: tuple[float, float] = KERAS_RANGE
+    image_size: tuple[int, int]  # (height, width) in pixels
+    image_range: tuple[float, float] = KERAS_RANGE  # of the pixels, which are RGB
+    # The operations that make such an image of a photo, see docs/data.md; "" resizes all of it.
     preprocessing: str = ""
-    output: str = "logits"
+    output: str = "logits"  # or "probabilities" or "representation"
+    # "softmax" or "sigmoid", which makes probabilities of logits, or made those of the output.
     activation: str | None = None
-    class_names: list[str] | None = None
+    class_names: list[str] | None = None  # in the order of the output, where they are known
 
     def __post_init__(self) -> None:
         usual = resizing(self.image_size, self.image_range)
@@ -90,9 +81,8 @@ class Interface:
             labels: the class names, one for each logit; None takes the model's, if it knows them.
             activation: "softmax" or "sigmoid"; None takes the model's.
 
-        Raises:
-            ValueError: if the activation is another, the labels do not fit or are not texts of one
-                line, or what prepares photos makes images of another size.
+        Raises `ValueError` if the activation is another, the labels do not fit or are not texts of
+        one line, or what prepares photos makes images of another size.
         """
         _require_size(model)
         labels = _labels_of_model(labels, model, output)

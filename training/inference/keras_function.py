@@ -30,8 +30,7 @@ class KerasFunction(ImageFunction):
             the model has that, or else its output.
         identified: whether the identity is that of the weights when it is first asked for, or "".
 
-    Raises:
-        ValueError: if the model has no such layer.
+    Raises `ValueError` if the model has no such layer.
     """
 
     def __init__(

@@ -44,9 +44,8 @@ def load_model(
             224.
         **arguments: further constructor arguments of a checkpoint's model.
 
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if it is damaged, or of another kind, or says itself what is given.
+    Raises `FileNotFoundError` if there is no such file; `ValueError` if it is damaged, or of
+    another kind, or says itself what is given.
     """
     found = model_source(source)
     classifier = None if name or found.path.exists() else published_classifier(str(source))
@@ -105,9 +104,8 @@ def open_source(
         runtime: of a .tflite file, one of `exported_functions.RUNTIMES`; None takes the faster one.
         **checkpoint: `name`, `num_classes` and `image_size` of `load_model`.
 
-    Raises:
-        FileNotFoundError: if there is no such model.
-        ValueError: if it cannot be used, or has no such layer.
+    Raises `FileNotFoundError` if there is no such model; `ValueError` if it cannot be used, or has
+    no such layer.
     """
     if runtime is not None and not str(source).endswith(".tflite"):
         raise ValueError(f"Expected a .tflite file for runtime={runtime!r}. Received: {source}")

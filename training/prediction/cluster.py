@@ -36,10 +36,9 @@ def write_on_cluster(
         workers: at most so many at once; None is one for each machine, or for each `num_gpus`.
         num_gpus: GPUs of each worker; 0 computes on processors.
 
-    Raises:
-        UsageError: if Ray is not installed, does not answer, or has no such GPUs, or a machine sees
-            another model or no photos.
-        TrainingError: if the cluster failed, or the images or the directory do not answer.
+    Raises `UsageError` if Ray is not installed, does not answer, or has no such GPUs, or a machine
+    sees another model or no photos; `TrainingError` if the cluster failed, or the images or the
+    directory do not answer.
     """
     if not shards:
         return

@@ -34,27 +34,17 @@ _OF_STORES = (
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """The prediction of one image; all but `id` and `error` is None if it cannot be read.
+    """The prediction of one image; all but `id` and `error` is None if it cannot be read."""
 
-    Attributes:
-        id: path of the photo, bytes of it that are not UTF-8 escaped, or TFDS's id of the example.
-        classes: numbers of the most probable classes, the best first.
-        names: of these classes.
-        probabilities: of these classes.
-        representation: float32, if it is asked for.
-        error: why the image cannot be read, or None.
-        image: (height, width, 3) uint8, as the model saw it, if pictures are asked for.
-        attention: (height, width) in [0, 1], where the model looked, if pictures are asked for and
-            its attention can be followed.
-    """
-
-    id: str
-    classes: list[int] | None = None
-    names: list[str] | None = None
+    id: str  # path of the photo, bytes that are not UTF-8 escaped, or TFDS's id of the example
+    classes: list[int] | None = None  # numbers of the most probable classes, the best first
+    names: list[str] | None = None  # of these classes, as the next
     probabilities: list[float] | None = None
-    representation: np.ndarray | None = None
-    error: str | None = None
+    representation: np.ndarray | None = None  # float32, if it is asked for
+    error: str | None = None  # why the image cannot be read
+    # (height, width, 3) uint8, as the model saw it, if pictures are asked for.
     image: np.ndarray | None = None
+    # (height, width) in [0, 1], where the model looked, if pictures are asked for and there is one.
     attention: np.ndarray | None = None
 
     @property
@@ -112,9 +102,8 @@ class Predictor:
         count: number of images.
         shards: {name of a file: numbers of its images}, of all images, in order.
 
-    Raises:
-        UsageError, ValueError, OSError: if the model or the images cannot be opened, or the model
-            has no head.
+    Raises `UsageError, ValueError, OSError` if the model or the images cannot be opened, or the
+    model has no head.
     """
 
     source: str

@@ -22,11 +22,9 @@ def write_shard(predictor: Predictor, directory: str, name: str) -> int:
 
     The directory may be in a store.
 
-    Raises:
-        TrainingError: if the images or the directory do not answer, or photos were replaced since
-            they were listed.
-        ValueError: if there is not a name for each class.
-        OSError: if the directory cannot be written.
+    Raises `TrainingError` if the images or the directory do not answer, or photos were replaced
+    since they were listed; `ValueError` if there is not a name for each class; `OSError` if the
+    directory cannot be written.
     """
     import pyarrow as pa
     import pyarrow.parquet

@@ -11,9 +11,9 @@ from keras_vit.training.data.preprocessing.preprocess import read_images
 from keras_vit.training.data.skip_unreadable import SkipCounter
 from keras_vit.training.data.tf_data_batches import plain_dataset
 from keras_vit.training.errors import UsageError
-from keras_vit.training.evaluators.classification import class_order
 from keras_vit.training.inference.interface import Interface
 from keras_vit.training.io.image_listing import list_images, spread
+from keras_vit.training.tasks.classification.evaluation import class_order
 
 from .errors import ExportError, damage_refused
 

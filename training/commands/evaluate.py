@@ -1,6 +1,6 @@
-"""`keras-vit evaluate SOURCE`: accuracy of a model on every image of a split.
+"""`keras-vit evaluate SOURCE`: the metrics of a model's task on every image of a split.
 
-Reports top-1 and top-5 accuracy, counted over every image of the split. On ImageNet's ReaL labels
+A classifier's are its accuracies, counted over every image of the split. On ImageNet's ReaL labels
 (imagenet2012_real) a prediction is correct if it is among the image's labels, and images without
 any are left out.
 
@@ -31,6 +31,7 @@ from ..io.printed_table import Table
 from ..io.progress_bar import track
 from ..io.quiet_start import import_tensorflow
 from ..sources import runs_behind
+from ..tasks import LOSS
 
 logger = logging.getLogger("keras_vit")
 
@@ -83,18 +84,21 @@ def run(options: argparse.Namespace) -> None:
         for split in splits:
             warn_of_trained(split, run, config)
     results = {split.dataset.name: _measure(model, split, options) for split in splits}
-    _write(results, options)
-    columns, rows = ["data set", "images", "top-1 %", "top-5 %", "loss"], []
+    if options.output:
+        text = json.dumps(results, indent=2, sort_keys=True) + "\n"
+        write_text(options.output / "metrics.json", text)
+    task, rows = model.task, []
+    shown = [*task.metrics, LOSS]
+    columns = ["data set", "images", *(each.title for each in shown)]
     for name, result in results.items():
-        top1, top5 = 100 * result["top1"], 100 * result["top5"]
         row = [f"{name} {result['split']}", result["count"]]
-        row += [f"{top1:.2f}", f"{top5:.2f}", f"{result['loss']:.4f}"]
+        row += [each.text(result[each.name]) for each in shown]
         if scores:
-            score = scores.by_dataset.get(name)
-            row += ["–", "–"] if score is None else [f"{score:.2f}", f"{top1 - score:+.2f}"]
+            score, ours = scores.by_dataset.get(name), 100 * result[task.main.name]
+            row += ["–", "–"] if score is None else [f"{score:.2f}", f"{ours - score:+.2f}"]
         rows.append(row)
     if not scores:
-        Table(columns, rows, f"Accuracy of {model.name}").show()
+        Table(columns, rows, f"Evaluation of {model.name}").show()
         return
     # Longer than the table is wide.
     print(f"Accuracy of {source} at {checkpoint['image_size']} pixels")
@@ -121,46 +125,20 @@ def _splits(options):
 
 
 def _measure(model, split, options):
-    """Returns the metrics of a model on a split, and prints those of classes if asked to."""
-    from ..evaluators import classification
-
-    interface, outputs = model.interface, model
-    preprocess = options.preprocess or interface.preprocessing
-    name, class_names = split.dataset.name, split.dataset.class_names
-    order = classification.class_order(interface.class_names, class_names, name)
-    loss = options.loss or interface.activation or "softmax"
-    if interface.output == "probabilities":
-        outputs = classification.logits_of(outputs, loss)
+    """Returns the metrics of a model on a split, and prints and writes the tables asked for."""
+    preprocess = options.preprocess or model.interface.preprocessing
+    name, loss = split.dataset.name, options.loss or model.interface.activation or "softmax"
     batches = track(model.batches(split, preprocess, options.batch_size), f"evaluating {name}")
-    result = classification.evaluate(outputs, batches, loss=loss, classes=order)
+    found = model.task.evaluate(model, batches, split.dataset, loss)
     split.require_unchanged()
-    several = result["count"] - result["confusion"].sum()
-    if several and (options.per_class or options.output):
-        logger.warning(
-            "%d of the %d images of %s have several labels: the figures of classes are without "
-            "them.",
-            *(several, result["count"], name),
-        )
-    classes = classification.per_class(result["confusion"], class_names or interface.class_names)
-    if options.per_class:
-        classes._replace(title=name).show()
-    return {**result, "classes": classes, "split": split.text, "preprocess": preprocess}
+    if found.note and (options.per_class or options.output):
+        logger.warning(found.note)
+    if options.per_class and "per_class" in found.tables:
+        found.tables["per_class"]._replace(title=name).show()
+    for each, table in found.tables.items() if options.output else ():
+        write_text(options.output / _folder_name(name) / f"{each}.csv", table.csv())
+    return {**found.metrics, "split": split.text, "preprocess": preprocess}
 
 
 def _folder_name(dataset):
     return dataset.replace("/", "_").replace(":", "_")
-
-
-def _write(results, options):
-    """Writes the files of --output."""
-    if not options.output:
-        return
-    for dataset, result in results.items():
-        confusion, classes = result.pop("confusion"), result.pop("classes")
-        folder = options.output / _folder_name(dataset)
-        write_text(folder / "per_class.csv", classes.csv())
-        names = [row[0] for row in classes.rows]
-        matrix = [(name, *counts) for name, counts in zip(names, confusion, strict=True)]
-        write_text(folder / "confusion.csv", Table(("label", *names), matrix).csv())
-    text = json.dumps(results, indent=2, sort_keys=True) + "\n"
-    write_text(options.output / "metrics.json", text)

@@ -42,8 +42,6 @@ from ..io.quiet_start import import_tensorflow
 
 logger = logging.getLogger("keras_vit")
 
-COLUMNS = ("file", "rank", "class", "probability")
-
 
 def _store(options):
     # Photos predicted in shards are too large to fetch, and other machines read them.
@@ -174,21 +172,22 @@ def _show(options, predictor):
         marked = _trained_on(options, dict(zip(predictor.photos, predictions, strict=True)))
         write_text(options.output, predictions_html(predictor.name, readable, marked))
     rows = [
-        (each.id, rank, name, f"{probability:.4f}")
+        (each.id, rank, name, f"{value:.4f}")
         for each in readable
-        for rank, (name, probability) in enumerate(each.ranked, start=1)
+        for rank, (name, value) in enumerate(each.ranked, start=1)
     ]
+    key, *members = predictor.task.shown
+    columns = ("file", "rank", *members)
     if options.json:
-        keys = ("class", "probability")
         answers = [
-            {"file": each.id, "classes": [dict(zip(keys, row, strict=True)) for row in each.ranked]}
+            {"file": each.id, key: [dict(zip(members, row, strict=True)) for row in each.ranked]}
             for each in readable
         ]
         print(json.dumps(answers, indent=2, ensure_ascii=False))
     elif options.csv:
-        print(Table(COLUMNS, rows).csv(), end="")
+        print(Table(columns, rows).csv(), end="")
     else:
-        Table(COLUMNS, rows, f"Predictions of {predictor.name}").show(wrapped=["file"])
+        Table(columns, rows, f"Predictions of {predictor.name}").show(wrapped=["file"])
         if options.output:
             print(f"Written to {options.output}")
 

@@ -1,22 +1,11 @@
 """Classification accuracy and loss of a model of any kind, exact on every image of a split."""
 
-import functools
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
-from keras import ops
 
-from keras_vit.losses import build_loss
-from keras_vit.type_hints import Tensor
-
-from ..errors import UsageError
 from ..inference.keras_function import compiled_function
-from ..io.printed_table import Table
-from ..tasks import COUNTED
-from ..tasks.classification import Classification, counted_sums
-
-logger = logging.getLogger("keras_vit")
+from ..tasks.classification import evaluation
 
 
 def evaluate(
@@ -44,123 +33,4 @@ def evaluate(
     Raises:
         ValueError: if no image counts, or logits are not finite or of another shape than labels.
     """
-    predict, loss_of = compiled_function(model), build_loss(loss)
-    sums, confusion, unlabeled = np.zeros(4), np.zeros((0, 0), np.int64), 0
-    for batch in dataset:
-        logits = np.asarray(predict(batch["image"]), np.float32)
-        labels = np.asarray(batch["label"], np.float32)
-        if classes is not None:
-            logits = logits[:, classes]
-        if logits.ndim != 2 or logits.shape != labels.shape:
-            raise ValueError(
-                f"Expected a model of the data set's {labels.shape[-1]} classes. Received: logits "
-                f"of shape {logits.shape}. Name a data set of the model's classes."
-            )
-        read = np.asarray(batch.get(COUNTED, np.ones(len(labels)))) > 0
-        counted = read & labels.any(axis=1)
-        unlabeled += np.count_nonzero(read & ~counted)
-        if not counted.any():
-            continue
-        logits, labels = logits[counted], labels[counted]
-        if not np.isfinite(logits).all():
-            raise ValueError(
-                "Expected finite logits. Received: infinite or undefined values from the model; "
-                "has its training diverged, or are images out of its range?"
-            )
-        ones = np.ones(len(logits), np.float32)
-        sums += ops.convert_to_numpy(counted_sums(logits, labels, ones, loss_of))
-        if not confusion.size:
-            confusion = np.zeros((labels.shape[1],) * 2, np.int64)
-        single = np.count_nonzero(labels, axis=1) == 1
-        pairs = labels[single].argmax(axis=1), logits[single].argmax(axis=1)
-        np.add.at(confusion, pairs, 1)
-    if unlabeled:
-        logger.warning("%d images have no label: no figure counts them.", unlabeled)
-    return {**Classification().means(sums), "confusion": confusion}
-
-
-def logits_of(probabilities: Callable, loss: str) -> Callable:
-    """Returns a function from images to logits whose loss is that of the probabilities.
-
-    It warns of probabilities that are rounded to 0 or 1: their logits are lost. `probabilities`
-    maps images to (batch, classes), in [0, 1]; `loss` is `"softmax"` or `"sigmoid"`.
-    """
-    # The smallest number, and the largest that rounds to 0 beside 1.
-    of_0, of_1 = np.finfo("float32").tiny, np.float32(2**-25)
-    warn = functools.cache(logger.warning)
-
-    def logits(images: Tensor) -> np.ndarray:
-        found = np.asarray(probabilities(images), "float32")
-        require_probabilities(found)
-        if (found <= 0).any() or (loss == "sigmoid" and (found >= 1).any()):
-            warn(
-                "Some probabilities are rounded to 0 or 1: the loss is at least what is shown, and "
-                "of equal ones the first counts as the best. Export logits to be exact."
-            )
-        positive = np.log(np.maximum(found, of_0))
-        return positive if loss == "softmax" else positive - np.log(np.maximum(1 - found, of_1))
-
-    return logits
-
-
-def require_probabilities(values: np.ndarray) -> None:
-    """Raises ValueError for what a file says to be probabilities and is not."""
-    if np.any((values < -0.01) | (values > 1.01)):
-        raise ValueError(
-            "Expected probabilities, as the file's interface.json says. Received: values in "
-            f"[{values.min():g}, {values.max():g}]. Export it again."
-        )
-
-
-def per_class(confusion: np.ndarray, names: Sequence[str] | None = None) -> Table:
-    """Returns for each class: images, recall (its accuracy), precision, most frequent confusion.
-
-    `confusion` are (classes, classes) counts, row the label and column the prediction; classes
-    without names are shown by their numbers.
-    """
-    names = [str(i) for i in range(len(confusion))] if names is None else list(names)
-    if len(names) != len(confusion):
-        raise ValueError(
-            f"Expected a name for each of {len(confusion)} classes. Received: {len(names)} names"
-        )
-    rows = []
-    for label, name in enumerate(names):
-        images, predictions = confusion[label].sum(), confusion[:, label].sum()
-        correct, mistakes = confusion[label, label], confusion[label].copy()
-        mistakes[label] = 0
-        worst = mistakes.argmax()
-        recall = f"{100 * correct / images:.2f}" if images else "–"
-        precision = f"{100 * correct / predictions:.2f}" if predictions else "–"
-        mistaken_for = f"{names[worst]} ({mistakes[worst]})" if mistakes.any() else ""
-        rows.append((name, int(images), recall, precision, mistaken_for))
-    return Table(("class", "images", "recall %", "precision %", "mostly mistaken for"), rows)
-
-
-def class_order(
-    of_model: Sequence[str] | None, of_data: Sequence[str] | None, name: str
-) -> list[int] | None:
-    """Returns which output of a model stands for each class of data; None for all in their order.
-
-    The names of classes are None where they are not known. Raises `UsageError`, naming the data,
-    if the classes are not the same.
-    """
-    if not of_model or not of_data or list(of_model) == list(of_data):
-        return None
-    if len(set(of_model)) < len(of_model):
-        raise UsageError(
-            f"Expected {name} to have the model's classes in their order, as some of them share a "
-            "name. It has them in another order."
-        )
-    if sorted(of_model) != sorted(of_data):
-        lacking, others = set(of_model) - set(of_data), set(of_data) - set(of_model)
-        differing = [
-            f"{what} {', '.join(sorted(names)[:5])}"
-            for what, names in (("lacks", lacking), ("has also", others))
-            if names
-        ]
-        raise UsageError(
-            f"Expected {name} to have the model's {len(of_model)} classes. It "
-            f"{' and '.join(differing)}. Rename its classes, or take a model and data of the same."
-        )
-    outputs = {each: output for output, each in enumerate(of_model)}
-    return [outputs[each] for each in of_data]
+    return evaluation.measure(compiled_function(model), dataset, loss, classes)

@@ -1,6 +1,7 @@
 """The wrapper of every model and exported file: a function of images, with its interface."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -10,6 +11,7 @@ from keras_vit.type_hints import Tensor
 from ..data import Split
 from ..data.preprocessing.preprocess import Preprocess
 from ..data.tf_data_batches import eval_dataset
+from ..tasks import Task, task_of
 from .interface import Interface
 
 
@@ -22,6 +24,12 @@ class ImageFunction:
     identity: str  # a digest of architecture, weights and features; equal for equal functions
     # From images to (n, height, width) in [0, 1], where it looks, if that can be followed.
     rollout: Callable[[Tensor], np.ndarray] | None = None
+    run: Mapping[str, Any] = {}  # the config of the run that trained it, if that is known
+
+    @property
+    def task(self) -> Task:
+        """The task that it was trained for; classification where no run is known."""
+        return task_of(self.run)
 
     def __call__(self, images: Tensor) -> np.ndarray:
         """Returns the outputs; raises ValueError for images or outputs of another shape."""
@@ -53,7 +61,9 @@ class ImageFunction:
         Photos that cannot be read are left out, and named.
         """
         operations = self.operations(split, text)
-        return eval_dataset(split, operations, batch_size=batch_size, skip_counter=split.left_out)
+        return eval_dataset(
+            split, operations, batch_size=batch_size, skip_counter=split.left_out, task=self.task
+        )
 
 
 class RawPixels(ImageFunction):

@@ -1,4 +1,4 @@
-"""Predicts images: the most probable classes of each."""
+"""Predicts images: what the task of a model says of each, such as the most probable classes."""
 
 import contextlib
 import dataclasses
@@ -10,12 +10,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.predict_photos import most_probable
-
 from .. import data
 from ..data.traced_functions import as_it_stands
 from ..errors import first_line
-from ..evaluators.classification import require_probabilities
 from ..inference.open_source import open_source
 from ..io.paths import attempt
 from ..io.remote_stores import local_file
@@ -34,23 +31,18 @@ _OF_STORES = (
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """The prediction of one image; all but `id` and `error` is None if it cannot be read."""
+    """The prediction of one image; of one that cannot be read `id` and `error` alone."""
 
     id: str  # path of the photo, bytes that are not UTF-8 escaped, or TFDS's id of the example
-    classes: list[int] | None = None  # numbers of the most probable classes, the best first
-    names: list[str] | None = None  # of these classes, as the next
-    probabilities: list[float] | None = None
+    answer: Mapping[str, list] | None = None  # of the model's task, `Task.answers`
+    # (name, probability) of the most probable classes, the best first, or what another task shows.
+    ranked: Sequence[tuple[str, float]] = ()
     representation: np.ndarray | None = None  # float32, if it is asked for
     error: str | None = None  # why the image cannot be read
     # (height, width, 3) uint8, as the model saw it, if pictures are asked for.
     image: np.ndarray | None = None
     # (height, width) in [0, 1], where the model looked, if pictures are asked for and there is one.
     attention: np.ndarray | None = None
-
-    @property
-    def ranked(self) -> list[tuple[str, float]]:
-        """(name, probability) of the most probable classes, the best first."""
-        return list(zip(self.names or (), self.probabilities or (), strict=True))
 
 
 def predictions(
@@ -98,7 +90,7 @@ class Predictor:
         representation: whether to give what the head is put on as well.
 
     Attributes:
-        name: of the model.
+        name, task: of the model.
         count: number of images.
         shards: {name of a file: numbers of its images}, of all images, in order.
 
@@ -124,7 +116,7 @@ class Predictor:
             self._model = open_source(file, **self.checkpoint)
             # LiteRT opens its file again in each thread.
             self._copy = stack.pop_all() if file.endswith(".tflite") else None
-        self.name = self._model.name
+        self.name, self.task = self._model.name, self._model.task
         self._model.require_head()
         interface = self._model.interface
         self._names = interface.class_names if self.class_names is None else self.class_names
@@ -212,28 +204,18 @@ class Predictor:
     def _rows(self, numbers, images, pictures) -> Iterator[Prediction]:
         model, nothing = self._model, [None] * len(numbers)
         images = np.asarray(images)
-        outputs, applied = model(images), model.interface.applied
-        if applied == "none":
-            require_probabilities(outputs)
-        best, probabilities = most_probable(outputs, applied or "softmax", self.top)
-        classes = outputs.shape[-1]
-        if self._names is not None and len(self._names) != classes:
-            raise ValueError(
-                f"Expected a name for each of {classes} classes. Received: {len(self._names)} "
-                "names."
-            )
+        answers = self.task.answers(model, model(images), self._names, self.top)
         features = model.features(images) if self.representation else nothing
         maps = pixels = nothing
         if pictures:
             low, high = model.interface.image_range
             pixels = np.rint((images - low) / (high - low) * 255).clip(0, 255).astype(np.uint8)
             maps = model.rollout(images) if model.rollout else nothing
-        for row, number in enumerate(numbers):
+        for row, (number, answer) in enumerate(zip(numbers, answers, strict=True)):
             yield Prediction(
                 self._images.example_id(number),
-                best[row].tolist(),
-                [self._names[i] if self._names else str(i) for i in best[row]],
-                probabilities[row].tolist(),
+                answer,
+                self.task.ranked(answer),
                 features[row],
                 image=pixels[row],
                 attention=maps[row],

@@ -29,17 +29,18 @@ def write_shard(predictor: Predictor, directory: str, name: str) -> int:
     import pyarrow as pa
     import pyarrow.parquet
 
+    columns = predictor.task.answer_columns
     schema = pa.schema(
         {
             "id": pa.string(),
-            "classes": pa.list_(pa.int32()),
-            "names": pa.list_(pa.string()),
-            "probabilities": pa.list_(pa.float32()),
+            **{key: pa.list_(pa.type_for_alias(kind)) for key, kind in columns.items()},
             "representation": pa.list_(pa.float32()),
             "error": pa.string(),
         }
     )
-    rows = [vars(row) for row in predictor.predict(predictor.shards[name])]
+    rows = [
+        {**vars(row), **(row.answer or {})} for row in predictor.predict(predictor.shards[name])
+    ]
     predictor.require_unchanged(predictor.shards[name])
     with atomic_file(any_path(directory) / name) as temporary:
         pa.parquet.write_table(pa.Table.from_pylist(rows, schema), temporary)

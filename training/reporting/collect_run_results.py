@@ -12,7 +12,6 @@ from ..data import Dataset, open_data_of_run
 from ..data.sets.splits import HELD_OUT_FIFTH
 from ..data.skip_unreadable import counter_for
 from ..data.tf_data_batches import eval_dataset
-from ..evaluators.classification import class_order
 from ..inference.open_source import load_model
 from ..io.atomic import atomic_file, write_text
 from ..io.progress_bar import track
@@ -89,7 +88,6 @@ def kept_evaluation(file: pathlib.Path) -> dict[str, np.ndarray]:
 
 def _results(source, config, dataset):
     """Returns the arrays of `EVALUATION`, of the first `MAX_IMAGES`."""
-    outputs = class_order(source.interface.class_names, dataset.class_names, dataset.name)
     split = dataset.split(config["eval_split"])
     preprocess = split.preprocess(config["eval_preprocess"])
     batch_size = min(config["eval_batch_size"], BATCH)
@@ -100,7 +98,7 @@ def _results(source, config, dataset):
     )
     count = -(-min(MAX_IMAGES, split.num_examples) // batch_size)
     shown = track(batches.take(count), "drawing report.html", count)
-    return task.page_arrays(source.model, shown, outputs, source.rollout)
+    return task.page_arrays(source, shown, dataset)
 
 
 def _files(run):

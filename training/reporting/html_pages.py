@@ -12,9 +12,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ..evaluators.classification import per_class
 from ..prediction.predictor import Prediction
 from ..tasks import METRICS
+from ..tasks.classification.evaluation import per_class
 
 PHOTO_SIDE = 224
 # Blue for what was trained on, orange for what was held out: apart for every kind of color vision.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ml_collections import ConfigDict
+
+from ..errors import UsageError
+from ..io.printed_table import Table
 
 if TYPE_CHECKING:
     import keras
@@ -13,6 +16,10 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
     from ..engine.update import BatchSums, Objective
+
+
+# Those of `eval_dataset`.
+Batches: TypeAlias = Iterable[Mapping[str, Any]]
 
 
 class Metric(NamedTuple):
@@ -52,6 +59,20 @@ COUNT = "eval_count"
 COUNTED = "counted"
 
 
+class Evaluation(NamedTuple):
+    """The evaluation of a model on a split.
+
+    Attributes:
+        metrics: {name: value}, as `Task.means` returns it.
+        tables: {name: table of --output}; "per_class" is also printed if it is asked for.
+        note: a warning where a table is read; empty for none.
+    """
+
+    metrics: dict[str, float]
+    tables: Mapping[str, Table] = {}
+    note: str = ""
+
+
 class Task:
     """The task that a run learns: its output, loss, metrics and page.
 
@@ -65,6 +86,8 @@ class Task:
         unused: (config keys, what is expected of them) for keys that keep their defaults.
         no_mixup: why images are never blended, as an error says it; empty where they may be.
         metrics: of its evaluations, beside `LOSS`; the first is `main`.
+        answer_columns: {column: Arrow's name of the type of its values} of `answers`.
+        shown: names of `ranked`, and of the members of its pairs.
     """
 
     chosen_by: str = ""
@@ -72,6 +95,8 @@ class Task:
     unused: Sequence[tuple[str, str]] = ()
     no_mixup: str = ""
     metrics: tuple[Metric, ...] = ()
+    answer_columns: Mapping[str, str] = {}
+    shown: tuple[str, str, str] = ("answers", "name", "value")
 
     @property
     def main(self) -> Metric:
@@ -114,22 +139,54 @@ class Task:
         """
         raise NotImplementedError
 
-    def page_arrays(
-        self,
-        model: keras.Model,
-        batches: Iterable[Mapping[str, Any]],
-        outputs: Sequence[int] | None,
-        look: Callable[[np.ndarray], np.ndarray] | None,
-    ) -> dict[str, np.ndarray]:
+    def evaluate(self, model: Any, batches: Batches, dataset: Any, loss: str) -> Evaluation:
+        """Evaluates a model of any kind on batches of `eval_dataset`.
+
+        Args:
+            model: an `ImageFunction`.
+            batches: of `dataset`, a `Dataset`.
+            loss: as in `batch_sums`.
+        """
+        import numpy as np
+        from keras import ops
+
+        sums_of, total = self.batch_sums(loss), np.zeros(())
+
+        def call(images, training):
+            return ops.convert_to_tensor(model(images))
+
+        for batch in batches:
+            sums = sums_of(call, {key: np.asarray(part) for key, part in batch.items()})
+            total = total + ops.convert_to_numpy(sums)
+        return Evaluation(self.means(total))
+
+    def answers(
+        self, model: Any, outputs: np.ndarray, names: Sequence[str] | None, top: int
+    ) -> list[dict[str, list]]:
+        """Returns {column: values} for each image that `predict` answers.
+
+        Args:
+            model: an `ImageFunction`.
+            outputs: of the model, (images, …).
+            names: of the classes, or None where they are not known.
+            top: how many classes of each image.
+        """
+        expected = "Expected a model that predicts something of photos."
+        raise UsageError(f"{expected} Received: {model.name}")
+
+    def ranked(self, answer: Mapping[str, list]) -> list[tuple[str, float]]:
+        """Returns (name, fraction) of an answer, the largest first, as it is shown."""
+        raise NotImplementedError
+
+    def page_arrays(self, source: Any, batches: Batches, dataset: Any) -> dict[str, np.ndarray]:
         """Returns the results on batches of `eval_dataset` that a run's page is drawn from.
 
-        `outputs` are the model's output for each class of the labels, or None for all in order;
-        `look` returns the attention rollout of images, if the model has one.
+        `source` is the run's `KerasFunction`, `dataset` a `Dataset`; {} draws none.
         """
-        raise NotImplementedError
+        return {}
 
     def page_content(
         self, arrays: Mapping[str, np.ndarray], class_names: Sequence[str] | None
     ) -> dict[str, Any]:
         """Returns `confusion`, `names` and `examples` of `report_html`; {} shows none of them."""
-        raise NotImplementedError
+        return {}

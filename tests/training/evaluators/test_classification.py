@@ -12,6 +12,7 @@ from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators import classification
 from keras_vit.training.evaluators.base import create_evaluators
 from keras_vit.training.evaluators.few_shot import open_task
+from keras_vit.training.tasks.classification import evaluation
 
 
 def one_hot(labels, classes):
@@ -35,7 +36,7 @@ def test_counts_of_a_worked_example():
 
 
 def test_classes_in_a_cycle_which_is_not_its_own_inverse():
-    order = classification.class_order(["owl", "ant", "bee"], ["ant", "bee", "owl"], "birds")
+    order = evaluation.class_order(["owl", "ant", "bee"], ["ant", "bee", "owl"], "birds")
     assert order == [1, 2, 0]
     # The model says ant, bee, bee.
     logits = np.array([[0, 2, 1], [0, 1, 2], [0, 1, 2]], "float32")
@@ -60,16 +61,16 @@ def test_real_counts_any_label_and_leaves_out_images_without(caplog):
 def test_probabilities_have_the_loss_of_their_logits(loss, caplog):
     logits = np.random.default_rng(0).normal(0, 3, (6, 5)).astype("float32")
     labels = one_hot([0, 1, 2, 3, 4, 0], 5)
-    again = classification.logits_of(ACTIVATIONS[loss], loss)
+    again = evaluation.logits_of(ACTIVATIONS[loss], loss)
     expected = evaluated(logits, labels, loss=loss)
     found = evaluated(logits, labels, again, loss=loss)
     assert found["loss"] == pytest.approx(expected["loss"], rel=1e-4)
     assert found["top1"] == expected["top1"]
     # A softmax of 1 has a logit, a sigmoid of 1 has none.
-    classification.logits_of(np.round, loss)(np.array([1.0]))
+    evaluation.logits_of(np.round, loss)(np.array([1.0]))
     assert ("rounded to 0 or 1" in caplog.text) == (loss == "sigmoid")
     caplog.clear()
-    rounded = classification.logits_of(np.round, loss)
+    rounded = evaluation.logits_of(np.round, loss)
     for _ in range(2):
         low, high = rounded(np.array([0.0, 1.0]))
         assert np.isfinite(low) and high <= 17.4
@@ -122,7 +123,7 @@ def test_functions_and_hub_modules_are_models_too(vit, tmp_path):
 
 def test_per_class_table():
     confusion = np.array([[3, 1, 0], [0, 0, 0], [2, 1, 2]])
-    assert classification.per_class(confusion, ["cat", "dog", "owl"]).rows == [
+    assert evaluation.per_class(confusion, ["cat", "dog", "owl"]).rows == [
         ("cat", 4, "75.00", "60.00", "dog (1)"),
         ("dog", 0, "–", "0.00", ""),
         ("owl", 5, "40.00", "100.00", "cat (2)"),
@@ -137,9 +138,9 @@ def test_errors_name_what_was_expected(vit):
     with pytest.raises(ValueError, match="at least one image"):
         classification.evaluate(vit, [])
     with pytest.raises(ValueError, match="each of 2 classes"):
-        classification.per_class(np.zeros((2, 2)), ["one"])
+        evaluation.per_class(np.zeros((2, 2)), ["one"])
     with pytest.raises(UsageError, match="some of them share a name"):
-        classification.class_order(["crane", "crane", "owl"], ["owl", "crane", "crane"], "birds")
+        evaluation.class_order(["crane", "crane", "owl"], ["owl", "crane", "crane"], "birds")
 
 
 def test_the_evaluators_of_a_config_name_what_they_yield(digits, data_dir):

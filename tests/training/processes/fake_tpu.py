@@ -16,7 +16,7 @@ from tensorflow.python.tpu import tpu_system_metadata
 
 from keras_vit.losses import build_loss
 from keras_vit.training.engine import tensorflow
-from keras_vit.training.tasks.classification import counted_sums
+from keras_vit.training.tasks.classification.evaluation import counted_sums
 from tests.tiny_vit import tiny_vit
 from tests.training.small_engine import give_tensorflow_two_devices, random_batches, small_engine
 

@@ -53,8 +53,8 @@ def report(tmp_path):
     attention = np.eye(2)[[1]].repeat(4, 1).repeat(8, 0)
     shown["examples"] = [(image, 0, 1, attention), (image[..., :1], 1, 1, None)]
     write_text(tmp_path / "report.html", report_html(**shown))
-    ranked = {"classes": [0, 1], "names": ["cat", "a very long name" * 9], "id": "/a/b/c.png"}
-    found = Prediction(**ranked, probabilities=[0.9998, 2e-4], image=np.uint8(image))
+    ranked = [("cat", 0.9998), ("a very long name" * 9, 2e-4)]
+    found = Prediction("/a/b/c.png", ranked=ranked, image=np.uint8(image))
     write_text(tmp_path / "photos.html", predictions_html("m", [found]))
     return tmp_path / "report.html"
 

@@ -1,7 +1,7 @@
 import numpy as np
 
 from keras_vit.losses import build_loss
-from keras_vit.training.tasks.classification import counted_sums
+from keras_vit.training.tasks.classification.evaluation import counted_sums
 
 
 def test_rows_that_are_not_numbers_are_no_hits_and_padding_counts_nothing():

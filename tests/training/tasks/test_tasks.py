@@ -9,6 +9,7 @@ from keras_vit.training.data import open_dataset
 from keras_vit.training.data.tf_data_batches import eval_dataset
 from keras_vit.training.engine.update import Objective
 from keras_vit.training.errors import UsageError
+from keras_vit.training.inference.open_source import open_source
 from keras_vit.training.loop import trainer
 from keras_vit.training.loop.state import LoopState
 from keras_vit.training.loop.stopping import BestEvaluation
@@ -70,6 +71,13 @@ def test_a_third_task_is_one_class(tiny, tmp_path, monkeypatch):
     each = outputs - targets
     assert found["error"][-1] == pytest.approx(np.abs(each).mean(), rel=1e-4)
     assert found["count"][-1] == split.num_examples
+    # `keras-vit evaluate` asks the task of the run; `predict` has nothing to show of it.
+    source = open_source(tmp_path / "run")
+    batches = source.batches(split, config.eval_preprocess, 50)
+    measured = source.task.evaluate(source, batches, split.dataset, "softmax").metrics
+    assert measured == {name: pytest.approx(found[name][-1], rel=1e-4) for name in found}
+    with pytest.raises(UsageError, match="Expected a model that predicts something of photos"):
+        source.task.answers(source, np.zeros((1, 1)), None, 5)
 
 
 def test_keys_metrics_and_choice_of_tasks():

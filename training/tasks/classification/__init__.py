@@ -8,22 +8,20 @@ left out of numerator and denominator.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
 
-from keras_vit.type_hints import Tensor
-
-from ..errors import UsageError
-from .base import COUNTED, Metric, Task
+from ...errors import UsageError
+from ..base import COUNTED, Batches, Evaluation, Metric, Task
 
 if TYPE_CHECKING:
     import keras
     import numpy as np
     import tensorflow as tf
 
-    from ..engine.update import BatchSums, Objective
+    from ...engine.update import BatchSums, Objective
 
 # On the page of a run.
 _MAX_EXAMPLES = 18
@@ -38,6 +36,12 @@ class Classification(Task):
         ("label_smoothing", 0.0, "part of a training label spread over all classes", {"below": 1}),
         ("class_weights", "", "`balanced`, or one number for each class, separated by commas", {}),
     )
+    answer_columns: Mapping[str, str] = {
+        "classes": "int32",
+        "names": "string",
+        "probabilities": "float",
+    }
+    shown = ("classes", "class", "probability")
     metrics = Metric("top1", "top-1 accuracy", panel="accuracy"), Metric("top5", "top-5 accuracy")
 
     def require_output(self, model: keras.Model, num_classes: int, dataset: str) -> None:
@@ -74,7 +78,7 @@ class Classification(Task):
     def objective(self, config: ConfigDict, class_weights: Sequence[float] | None) -> Objective:
         from keras_vit.losses import build_loss
 
-        from ..engine.update import Objective
+        from ...engine.update import Objective
 
         loss = build_loss(config.loss, config.label_smoothing, class_weights)
         return Objective(
@@ -86,6 +90,8 @@ class Classification(Task):
 
         from keras_vit.losses import build_loss
 
+        from .evaluation import counted_sums
+
         # Evaluation takes the labels as they are.
         built = build_loss(loss)
 
@@ -96,32 +102,73 @@ class Classification(Task):
         return sums
 
     def means(self, sums: Iterable[float]) -> dict[str, float]:
-        loss, top1, top5, count = map(float, sums)
-        if not count:
-            raise ValueError("Expected at least one image with a label. Received: none")
-        found = {"loss": loss, "top1": top1, "top5": top5}
-        return {name: each / count for name, each in found.items()} | {"count": int(count)}
+        from .evaluation import means
 
-    def page_arrays(
-        self,
-        model: keras.Model,
-        batches: Iterable[Mapping[str, Any]],
-        outputs: Sequence[int] | None,
-        look: Callable[[np.ndarray], np.ndarray] | None,
-    ) -> dict[str, np.ndarray]:
+        return means(sums)
+
+    def evaluate(self, model: Any, batches: Batches, dataset: Any, loss: str) -> Evaluation:
+        from . import evaluation
+
+        names, name = model.interface.class_names, dataset.name
+        order, outputs = evaluation.class_order(names, dataset.class_names, name), model
+        if model.interface.output == "probabilities":
+            outputs = evaluation.logits_of(model, loss)
+        metrics = evaluation.measure(outputs, batches, loss, order)
+        confusion = metrics.pop("confusion")
+        by_class, note = evaluation.per_class(confusion, dataset.class_names or names), ""
+        if several := metrics["count"] - confusion.sum():
+            note = (
+                f"{several} of the {metrics['count']} images of {name} have several labels: the "
+                "figures of classes are without them."
+            )
+        matrix = evaluation.confusion_table(confusion, [row[0] for row in by_class.rows])
+        return Evaluation(metrics, {"per_class": by_class, "confusion": matrix}, note)
+
+    def answers(
+        self, model: Any, outputs: np.ndarray, names: Sequence[str] | None, top: int
+    ) -> list[dict[str, list]]:
+        from keras_vit.predict_photos import most_probable
+
+        from .evaluation import require_probabilities
+
+        if model.interface.output == "probabilities":
+            require_probabilities(outputs)
+        best, probabilities = most_probable(outputs, model.interface.applied or "softmax", top)
+        classes = outputs.shape[-1]
+        if names is not None and len(names) != classes:
+            raise ValueError(
+                f"Expected a name for each of {classes} classes. Received: {len(names)} names."
+            )
+        found = zip(best.tolist(), probabilities.tolist(), strict=True)
+        return [
+            {
+                "classes": numbers,
+                "names": [names[number] if names else str(number) for number in numbers],
+                "probabilities": values,
+            }
+            for numbers, values in found
+        ]
+
+    def ranked(self, answer: Mapping[str, list]) -> list[tuple[str, float]]:
+        return list(zip(answer["names"], answer["probabilities"], strict=True))
+
+    def page_arrays(self, source: Any, batches: Batches, dataset: Any) -> dict[str, np.ndarray]:
         """Labels and predictions of images with one label, as outputs of the model; some images."""
         import numpy as np
 
+        from .evaluation import class_order
+
+        outputs = class_order(source.interface.class_names, dataset.class_names, dataset.name)
         found = []
         for batch in batches:
             images, rows = np.asarray(batch["image"]), np.asarray(batch["label"])
             kept = (np.asarray(batch[COUNTED]) > 0) & (np.count_nonzero(rows, axis=-1) == 1)
             labels = rows.argmax(axis=-1)
             labels = labels if outputs is None else np.array(outputs)[labels]
-            found.append((images[kept], labels[kept], model.predict_on_batch(images)[kept]))
+            found.append((images[kept], labels[kept], source.model.predict_on_batch(images)[kept]))
         images, labels, logits = map(np.concatenate, zip(*found, strict=True))
         predictions = logits.argmax(axis=-1)
-        chosen = _chosen(labels, predictions)
+        chosen, look = _chosen(labels, predictions), source.rollout
         return {
             "labels": labels,
             "predictions": predictions,
@@ -177,34 +224,3 @@ def encode_classes(label: tf.Tensor, num_classes: int) -> tf.Tensor:
         # A maximum over no rows would be -inf.
         encoded = tf.minimum(tf.reduce_sum(encoded, axis=0), 1.0)
     return tf.ensure_shape(tf.where(valid, encoded, float("nan")), (num_classes,))
-
-
-def counted_sums(
-    logits: Tensor, labels: Tensor, counted: Tensor, loss: keras.losses.Loss
-) -> Tensor:
-    """Returns (4,) float32: sums of loss, top-1 hits and top-5 hits of the images that count.
-
-    And their number: those that have a label and are no padding.
-
-    Args:
-        logits: (batch, classes) float32. A row with a NaN is no hit.
-        labels: (batch, classes) floats, positive at each label of the image.
-        counted: (batch,) float32, `COUNTED` of the batch.
-        loss: of `keras_vit.losses`.
-    """
-    from keras import ops
-
-    is_label = ops.cast(labels > 0, "float32")
-    counted = counted * ops.max(is_label, axis=-1)
-    _, best = ops.top_k(logits, k=min(5, logits.shape[-1]))
-    known = ops.logical_not(ops.any(ops.isnan(logits), axis=-1, keepdims=True))
-    hits = ops.where(known, ops.take_along_axis(is_label, best, axis=-1), 0.0)
-    losses = ops.where(counted > 0, loss.call(labels, logits), 0.0)
-    return ops.stack(
-        [
-            ops.sum(losses),
-            ops.sum(counted * hits[:, 0]),
-            ops.sum(counted * ops.max(hits, axis=-1)),
-            ops.sum(counted),
-        ]
-    )

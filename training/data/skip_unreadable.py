@@ -4,7 +4,7 @@ import collections
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -13,15 +13,6 @@ logger = logging.getLogger("keras_vit")
 
 # More damaged neighbors than this are no accident: the pipeline itself is wrong.
 ATTEMPTS = 16
-
-
-class Examples(Protocol):
-    """The part of a split that is read here: the number of examples, and the id of each."""
-
-    num_examples: int
-
-    def example_id(self, index: int) -> str:
-        """Returns the id of an example."""
 
 
 class SkipCounter:
@@ -60,9 +51,9 @@ def counter_for(on_error: str, skip_counter: SkipCounter | None = None) -> SkipC
 
 
 def load_or_next(
-    load: Callable[[tf.Tensor], Any], index: tf.Tensor, split: Examples, skipped: SkipCounter
+    load: Callable[[tf.Tensor], Any], index: tf.Tensor, split: Any, skipped: SkipCounter
 ) -> Any:
-    """Returns `load(index)`, or of the first example after it that loads without an error.
+    """Returns `load(index)`, or of the first example of a `Split` after it that loads.
 
     Raises the error of `index` itself if it and the `ATTEMPTS` after it all fail.
     """
@@ -79,10 +70,13 @@ def load_or_blank(
     load: Callable[[tf.Tensor], Any],
     index: tf.Tensor,
     blank: Any,
-    split: Examples | None = None,
+    split: Any = None,
     skipped: SkipCounter | None = None,
 ) -> tuple[tf.Tensor, Any]:
-    """Returns (True, `load(index)`), or (False, `blank`) if it does not load, and counts that."""
+    """Returns (True, `load(index)`), or (False, `blank`) if it does not load.
+
+    With a `split` and a counter, it counts that.
+    """
     loaded = tf.data.Dataset.from_tensors(index).map(lambda one: (np.int64(0), load(one)))
     failed, example = _first(loaded, tf.data.Dataset.from_tensors((np.int64(1), blank)))
     if split and skipped:

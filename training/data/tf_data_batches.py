@@ -151,8 +151,8 @@ def eval_dataset(
 
     def prepare(index, *record):
         found = reader.parse(record[0] if record else reader.record(index), index)
-        found = preprocess.example(found, _seed(0, index))
-        found = task.encode(found, split.dataset.num_classes)
+        prepared = preprocess.example(found, _seed(0, index))
+        found = task.encode(prepared, split.dataset.num_classes)
         return {**found, COUNTED: tf.cast(task.counts(found), tf.float32)}
 
     indices = np.arange(split.num_examples)
@@ -162,7 +162,6 @@ def eval_dataset(
     if reader.stream and not skip_counter:
         dataset = tf.data.Dataset.zip(dataset, reader.stream(indices))
     dataset, blank = _walk(split, dataset, prepare, skip_counter)
-
     dataset = dataset.concatenate(tf.data.Dataset.from_tensors(blank).repeat(len(share)))
     dataset = dataset.map(as_it_stands(lambda _, example: example))
     batches = -(-split.num_examples // batch_size)
@@ -235,15 +234,12 @@ def load_dataset(
         >>> training.load_dataset("tfds:my_dataset:1.0.0", "full", data_dir="/data/tfds")
 
     Args:
-        name: as in `open`.
-        split: as in `open`.
-        data_dir: as in `open`.
+        name, split, data_dir: as in `open`.
         preprocess: text of operations, see `training.data.preprocessing`. The default gives uint8
             RGB images of their own sizes.
         on_error: "raise", or "skip" to leave unreadable images out.
         skip_counter: counts what is left out.
-        **settings: `one_hot`, `batch_size` and `with_ids` of
-            `plain_dataset`.
+        **settings: `one_hot`, `batch_size` and `with_ids` of `plain_dataset`.
 
     Raises:
         NotPreparedError, ValueError: as `open`, at once; nothing is ever downloaded here.

@@ -97,12 +97,12 @@ def run(options: argparse.Namespace) -> None:
             score, ours = scores.by_dataset.get(name), 100 * result[task.main.name]
             row += ["–", "–"] if score is None else [f"{score:.2f}", f"{ours - score:+.2f}"]
         rows.append(row)
-    if not scores:
-        Table(columns, rows, f"Evaluation of {model.name}").show()
-        return
     # Longer than the table is wide.
-    print(f"Accuracy of {source} at {checkpoint['image_size']} pixels")
-    Table([*columns, "published %", "difference"], rows).show()
+    size = f" at {checkpoint['image_size']} pixels" if scores else ""
+    print(f"Evaluation of {source if scores else model.name}{size}")
+    Table([*columns, "published %", "difference"] if scores else columns, rows).show()
+    if not scores:
+        return
     print(f"Published: {scores.source or 'nothing that is known here; see --index'}.")
     print(f"Images: {options.preprocess or model.interface.preprocessing}", *missing, sep="\n\n")
 

@@ -20,11 +20,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from keras_vit.photos.imagenet_classes import imagenet_classes
 
-from ..errors import TrainingError, UsageError
+from ..errors import TrainingError
 from ..io.paths import is_remote, size_and_time
 from .sets import fingerprint, known_datasets, photo_sets, splits, tfds_folder
 from .sets.known_datasets import DatasetSpec, full_name
@@ -333,54 +331,6 @@ class Split:
             reduced_decoding=reduced_decoding,
             divided=divided,
         )
-
-    def label_counts(self) -> np.ndarray:
-        """Returns how many labels each class has, int64 (num_classes,); reads every record.
-
-        Raises `UsageError` for a label that is not below the number of classes.
-        """
-        import tensorflow as tf
-
-        counts = np.zeros(self.dataset.num_classes, np.int64)
-        indices = tf.data.Dataset.range(self.num_examples)
-        labels = indices.map(lambda index: self.read(index)["label"], tf.data.AUTOTUNE)
-        for each in labels.as_numpy_iterator():
-            if np.max(each, initial=0) >= len(counts):
-                raise UsageError(f"Expected labels below {len(counts)}. Received: {each}")
-            # TFDS writes -1 where it knows no label.
-            np.add.at(counts, each[each >= 0], 1)
-        return counts
-
-    def class_weights(self, text: str) -> tuple[float, ...] | None:
-        """Returns the weight of each class in a loss, or None where all images count alike.
-
-        Balanced weights are n / (k n_c) of a class with n_c of the n labels, where k classes have
-        any: each of them adds as much to the loss, and the mean over the images is 1.
-
-        Args:
-            text: `config.class_weights`: "", "balanced", or numbers separated by commas.
-
-        Raises:
-            UsageError: if these are no numbers that are finite and not negative, one for each
-                class.
-        """
-        if not text:
-            return None
-        if text == "balanced":
-            counts = self.label_counts()
-            sizes, even = np.count_nonzero(counts) * counts, np.zeros(len(counts))
-            return tuple(np.divide(counts.sum(), sizes, where=counts > 0, out=even).tolist())
-        try:
-            weights = tuple(float(part) for part in text.split(","))
-        except ValueError:
-            weights = ()
-        expected = self.dataset.num_classes
-        if len(weights) != expected or not 0 < sum(weights) < float("inf") or min(weights) < 0:
-            raise UsageError(
-                f"config.class_weights: expected 'balanced', or {expected} finite numbers, one for "
-                f"each class and not all 0, separated by commas. Received: {text!r}."
-            )
-        return weights
 
 
 def open_files(files: Sequence[str]) -> Split:

@@ -103,8 +103,7 @@ class _Run:
         self._skipped = 0
 
         keras.utils.set_random_seed(config.seed)
-        weights = data.train.class_weights(config.class_weights)
-        objective = task_of(config).objective(config, weights)
+        objective = task_of(config).objective(config, data.train)
         engine.build(
             lambda: build_model(config, data.dataset.num_classes, data.dataset.class_names),
             lambda model: optimizer_of(config, model),

@@ -124,8 +124,8 @@ class Task:
 
         return tf.constant(True)
 
-    def objective(self, config: ConfigDict, class_weights: Sequence[float] | None) -> Objective:
-        """Returns what the updates minimize."""
+    def objective(self, config: ConfigDict, split: Any) -> Objective:
+        """Returns what the updates minimize; `split` is the `Split` that trains."""
         raise NotImplementedError
 
     def batch_sums(self, loss: str) -> BatchSums:

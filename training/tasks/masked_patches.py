@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
 
@@ -41,7 +40,7 @@ class MaskedPatches(Task):
 
         return MaskedPatchPrediction(model, **config.masked.to_dict())
 
-    def objective(self, config: ConfigDict, class_weights: Sequence[float] | None) -> Objective:
+    def objective(self, config: ConfigDict, split: Any) -> Objective:
         from keras import ops
 
         from ..engine.update import Objective

@@ -177,7 +177,7 @@ def test_measured_published_and_difference(published, shallow, tmp_path, monkeyp
     assert main(["evaluate", *arguments, f"--output={tmp_path / 'out'}"]) == 0
     printed, said = capsys.readouterr()
     assert "16 of the 16 images of imagenet2012_real have several labels" in said
-    assert f"Accuracy of augreg/{NAME} at 224 pixels" in printed
+    assert f"Evaluation of augreg/{NAME} at 224 pixels" in printed
     table = re.sub(" +", " ", printed)
     assert re.search(r"│ imagenet2012 test │ 20 │ 80\.00 │ \S+ │ \S+ │ 75\.00 │ \+5\.00 │\n", table)
     assert re.search(r"│ imagenet2012_real test │ 16 │ 75\.00 │ \S+ │ \S+ │ – │ – │\n", table)

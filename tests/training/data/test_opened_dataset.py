@@ -1,9 +1,7 @@
-import dataclasses
 import json
 import os
 import pathlib
 import shutil
-import types
 
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ from keras_vit.training import data
 from keras_vit.training.data.sets import known_datasets, vtab, vtab_labels
 from keras_vit.training.data.sets.splits import Range
 from keras_vit.training.data.sets.tfds_folder import NotPreparedError
-from keras_vit.training.errors import TrainingError, UsageError
+from keras_vit.training.errors import TrainingError
 from tests.training.data.helpers import ids, write_photos
 
 NAMES = {  # One of each builder and label.
@@ -130,27 +128,6 @@ def test_images_that_train_and_are_scored_are_said(split, shared, digits, tmp_pa
     photos.split("test").warn_of_shared(photos.split(split.partition("[")[0]))
     counts = [each.args[:2] for each in caplog.records if each.module == "opened_dataset"]
     assert counts == ([(shared, 25)] if shared else []) + [(1 if split == "train" else 3, 3)]
-
-
-def test_balanced_weights_make_classes_count_alike(tmp_path, monkeypatch):
-    write_photos(tmp_path, [f"{'ab'[number // 6]}/{number}.png" for number in range(9)])
-    weighed = data.open(f"folder:{tmp_path}", "train")
-    assert weighed.class_weights("1, 2.5") == (1.0, 2.5) and weighed.class_weights("") is None
-    assert weighed.class_weights("balanced") == (0.75, 1.5)
-    # A class without images takes no part.
-    counted = types.SimpleNamespace(label_counts=lambda: np.array([6, 0, 3]))
-    assert data.Split.class_weights(counted, "balanced") == (0.75, 0.0, 1.5)
-    for text in ("1", "1,2,3", "1,-2", "1,nan", "1,inf", "0,0", "even", "a=1,b=2"):
-        with pytest.raises(UsageError, match=r"'balanced', or 2 finite numbers.*Received: "):
-            weighed.class_weights(text)
-
-    labels = [0, 1, -1]  # Only labels of classes are counted.
-    weighed = dataclasses.replace(weighed, num_examples=3)
-    monkeypatch.setattr(data.Split, "read", lambda _, index: {"label": tf.gather(labels, index)})
-    assert weighed.label_counts().tolist() == [1, 1]
-    labels[2] = 2
-    with pytest.raises(UsageError, match=r"labels below 2\. Received: 2"):
-        weighed.label_counts()
 
 
 SPLITS = json.loads((pathlib.Path(__file__).parents[2] / "golden" / "splits.json").read_text())

@@ -1,5 +1,3 @@
-import types
-
 import keras
 import numpy as np
 import pytest
@@ -7,6 +5,7 @@ import pytest
 from keras_vit.__main__ import main
 from keras_vit.training import data
 from keras_vit.training.evaluators.few_shot import open_task
+from keras_vit.training.inference.keras_function import KerasFunction
 from keras_vit.training.loop import trainer
 from keras_vit.training.reporting import collect_run_results
 from keras_vit.training.reporting.metrics_csv import read_metrics
@@ -57,7 +56,8 @@ def test_evaluations_before_other_data_was_accepted_are_not_of_the_model():
 def test_labels_of_a_page_are_outputs_of_the_model(bird_model, tmp_path):
     write_photos(tmp_path / "test", [f"{bird}/{k}.png" for k, bird in enumerate("aabbc")])
     model, names = keras.saving.load_model(bird_model), ["c", "a", "b"]
-    source = types.SimpleNamespace(model=model, class_names=names)
+    model.class_names = names
+    source = KerasFunction(model)
     config = {"eval_split": "test", "eval_batch_size": 8, "on_error": "raise"}
     config["eval_preprocess"] = "decode|resize(16)|value_range(-1,1)"
     found = collect_run_results._results(source, config, data.open_dataset(f"folder:{tmp_path}"))

@@ -26,7 +26,7 @@ class Brightness(Task):
         if model.output_shape[1:] != (1,):
             raise UsageError(f"Expected one number an image. Received: {model.output_shape}")
 
-    def objective(self, config, class_weights):
+    def objective(self, config, split):
         def losses(model, batch):
             return ops.square(errors(model(batch["image"], training=True), batch))
 

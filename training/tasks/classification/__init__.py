@@ -75,12 +75,14 @@ class Classification(Task):
 
         return tf.reduce_any(example["label"] > 0)
 
-    def objective(self, config: ConfigDict, class_weights: Sequence[float] | None) -> Objective:
+    def objective(self, config: ConfigDict, split: Any) -> Objective:
         from keras_vit.losses import build_loss
 
         from ...engine.update import Objective
+        from .class_weights import class_weights
 
-        loss = build_loss(config.loss, config.label_smoothing, class_weights)
+        weights = class_weights(config.class_weights, split)
+        loss = build_loss(config.loss, config.label_smoothing, weights)
         return Objective(
             lambda model, batch: loss.call(batch["label"], model(batch["image"], training=True))
         )

@@ -89,10 +89,10 @@ def run(options: argparse.Namespace) -> None:
         write_text(options.output / "metrics.json", text)
     task, rows = model.task, []
     shown = [*task.metrics, LOSS]
-    columns = ["data set", "images", *(each.title for each in shown)]
+    columns = ["data set", "images", *(each.heading for each in shown)]
     for name, result in results.items():
         row = [f"{name} {result['split']}", result["count"]]
-        row += [each.text(result[each.name]) for each in shown]
+        row += [each.text(result[each.name]).removesuffix(" %") for each in shown]
         if scores:
             score, ours = scores.by_dataset.get(name), 100 * result[task.main.name]
             row += ["–", "–"] if score is None else [f"{score:.2f}", f"{ours - score:+.2f}"]

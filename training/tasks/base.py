@@ -42,6 +42,11 @@ class Metric(NamedTuple):
         """Its name in `metrics.csv` and in a config."""
         return f"eval_{self.name}"
 
+    @property
+    def heading(self) -> str:
+        """Its title above a column of numbers."""
+        return f"{self.title} %" if self.is_share else self.title
+
     def score(self, value: float) -> float:
         """Returns the number that is larger for a better value; of a score, the value."""
         return value if self.is_share else -value

@@ -51,26 +51,18 @@ _ARRAY_RECORD_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 
 
 class Reader(NamedTuple):
-    """Reads the examples of a split at random, in TensorFlow graphs.
+    """Reads the examples of a split at random, in TensorFlow graphs."""
 
-    Attributes:
-        record: maps an int64 index to the example's bytes as stored.
-        parse: maps a record and its index to what `Split.read` returns.
-        example_id: maps an index to its id in Python, as TFDS's `add_tfds_id` writes it.
-        fingerprint: returns what identifies the examples, see `training.data.sets.fingerprint`.
-        stream: maps sorted indices, int64 (n,), to a dataset of their records, which reads
-            neighbors at once; None where they are best read one by one.
-        remote: whether the files are in a store, which answers slowly, but many at a time.
-        modified: returns the fingerprint's digest of times, as it is now; "" of photos.
-    """
-
-    record: Callable[[tf.Tensor], tf.Tensor]
+    record: Callable[[tf.Tensor], tf.Tensor]  # maps an int64 index to the bytes as stored
+    # Maps a record and its index to what `Split.read` returns.
     parse: Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]
-    example_id: Callable[[int], str]
-    fingerprint: Callable[[], dict[str, Any]]
+    example_id: Callable[[int], str]  # maps an index to its id, as TFDS's `add_tfds_id` writes it
+    fingerprint: Callable[[], dict[str, Any]]  # of the examples, see `sets.fingerprint`
+    # Maps sorted indices, int64 (n,), to a dataset of their records, which reads neighbors at once;
+    # None where they are best read one by one.
     stream: Callable[[np.ndarray], tf.data.Dataset] | None = None
-    remote: bool = False
-    modified: Callable[[], str] = str
+    remote: bool = False  # whether the files are in a store: it answers slowly, but many at a time
+    modified: Callable[[], str] = str  # the fingerprint's digest of times now; "" of photos
 
 
 def photo_reader(place: pathlib.Path, photos: Sequence[Photo], num_classes: int) -> Reader:

@@ -23,19 +23,12 @@ Batches: TypeAlias = Iterable[Mapping[str, Any]]
 
 
 class Metric(NamedTuple):
-    """One number of an evaluation.
+    """One number of an evaluation."""
 
-    Attributes:
-        name: such as "top1".
-        title: in words.
-        is_share: whether it is a fraction of the images, of which more is better; else less is.
-        panel: title of the chart on a run's page that shows it; empty for none.
-    """
-
-    name: str
-    title: str
-    is_share: bool = True
-    panel: str = ""
+    name: str  # such as "top1"
+    title: str  # in words
+    is_share: bool = True  # a fraction of the images, of which more is better; else less is
+    panel: str = ""  # title of the chart on a run's page that shows it; empty for none
 
     @property
     def column(self) -> str:
@@ -65,17 +58,12 @@ COUNTED = "counted"
 
 
 class Evaluation(NamedTuple):
-    """The evaluation of a model on a split.
+    """The evaluation of a model on a split."""
 
-    Attributes:
-        metrics: {name: value}, as `Task.means` returns it.
-        tables: {name: table of --output}; "per_class" is also printed if it is asked for.
-        note: a warning where a table is read; empty for none.
-    """
-
-    metrics: dict[str, float]
+    metrics: dict[str, float]  # {name: value}, as `Task.means` returns it
+    # {name: table of --output}; "per_class" is also printed if it is asked for.
     tables: Mapping[str, Table] = {}
-    note: str = ""
+    note: str = ""  # a warning where a table is read; empty for none
 
 
 class Task:
@@ -83,24 +71,18 @@ class Task:
 
     A subclass that is named in `TASKS` is a new one. `--help` shows its config keys, so its file
     imports Keras and TensorFlow within functions.
-
-    Attributes:
-        chosen_by: the config key that chooses the task where it has a value; empty for the task
-            of all other configs.
-        keys: its own config keys: (name, default, meaning, further arguments of `schema.Key`).
-        unused: (config keys, what is expected of them) for keys that keep their defaults.
-        no_mixup: why images are never blended, as an error says it; empty where they may be.
-        metrics: of its evaluations, beside `LOSS`; the first is `main`.
-        answer_columns: {column: Arrow's name of the type of its values} of `answers`.
-        shown: names of `ranked`, and of the members of its pairs.
     """
 
+    # The config key that chooses the task where it has a value; empty for that of other configs.
     chosen_by: str = ""
+    # Its own config keys: (name, default, meaning, further arguments of `schema.Key`).
     keys: Sequence[tuple[str, Any, str, Mapping[str, Any]]] = ()
-    unused: Sequence[tuple[str, str]] = ()
-    no_mixup: str = ""
-    metrics: tuple[Metric, ...] = ()
+    unused: Sequence[tuple[str, str]] = ()  # (keys that keep their defaults, what is expected)
+    no_mixup: str = ""  # why images are never blended, as an error says it
+    metrics: tuple[Metric, ...] = ()  # of its evaluations, beside `LOSS`; the first is `main`
+    # {column: Arrow's name of the type of its values} of `answers`.
     answer_columns: Mapping[str, str] = {}
+    # The name of `ranked`, and those of the members of its pairs.
     shown: tuple[str, str, str] = ("answers", "name", "value")
 
     @property

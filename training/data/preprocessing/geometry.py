@@ -55,15 +55,11 @@ def resize_small(size: int, method: str = "area", antialias: bool = False) -> Re
 
 
 class RandomResizedCrop(NamedTuple):
-    """Cuts a random box out of an image and resizes it.
+    """Cuts a random box out of an image and resizes it."""
 
-    Attributes:
-        box: maps an image's shape, int32 (3,), and a seed to (top, left, height, width), int32.
-        shape: (height, width) to resize to, or None to leave the size as it is.
-    """
-
+    # Maps an image's shape, int32 (3,), and a seed to (top, left, height, width), int32.
     box: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
-    shape: tuple[int, int] | None
+    shape: tuple[int, int] | None  # (height, width) to resize to; None leaves the size as it is
 
     def __call__(self, image: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Returns the crop of `image`, resized."""

@@ -36,21 +36,13 @@ REGISTRY: dict[str, tuple[Callable[..., Any], str]] = {}
 
 
 class Operation(NamedTuple):
-    """One operation of a text, with its arguments; called, it processes an example.
-
-    Attributes:
-        name: in the text.
-        apply: the function, as `operation` says.
-        stage: what it is applied to.
-        own: whether the user has registered it.
-        number: its place among the operations of a text that may draw.
-    """
+    """One operation of a text, with its arguments; called, it processes an example."""
 
     name: str
-    apply: Any
+    apply: Any  # the function, as `operation` says
     stage: str = "image"
-    own: bool = False
-    number: int = 0
+    own: bool = False  # whether the user has registered it
+    number: int = 0  # its place among the operations of a text that may draw
 
     @property
     def random(self) -> bool:

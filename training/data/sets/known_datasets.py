@@ -16,42 +16,27 @@ from . import splits, vtab
 
 @dataclasses.dataclass(frozen=True)
 class DatasetSpec:
-    """The facts of a data set.
+    """The facts of a data set."""
 
-    Attributes:
-        name: as commands and configs give it.
-        num_classes: number of classes of the label.
-        sizes: number of examples of every native split.
-        builder: TFDS builder (`name` or `name/config`), or "" for photos.
-        version: accepted versions, such as "3.*.*".
-        named_splits: further names of splits, as split texts over native ones.
-        vtab_splits: the rule of VTAB that makes them of the sizes instead, or "".
-        dev: the splits to train on and to select on in the paper's sweep over learning rates
-            (B.1.1); the final model trains on `train`.
-        label: key of the label in the records, or the name of a rule in `vtab_labels`.
-        extra_labels: keys of further labels that evaluation yields beside it.
-        pixel_scale: factor on the stored pixels.
-        other_sizes: further sizes of splits that some versions have.
-        class_names: names of the classes, if known.
-        obtain: "embedded", "download", "manual" or "private".
-        note: how to get it, in a sentence.
-    """
-
-    name: str
+    name: str  # as commands and configs give it
     num_classes: int
-    sizes: Mapping[str, int]
-    builder: str = ""
-    version: str = "*"
+    sizes: Mapping[str, int]  # number of examples of every native split
+    builder: str = ""  # of TFDS, `name` or `name/config`; "" for photos
+    version: str = "*"  # accepted versions, such as "3.*.*"
+    # Further names of splits, as split texts over native ones.
     named_splits: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    vtab_splits: str = ""
+    vtab_splits: str = ""  # the rule of VTAB that makes them of the sizes instead
+    # The splits to train on and to select on in the paper's sweep over learning rates (B.1.1); the
+    # final model trains on `train`.
     dev: tuple[str, str] | None = None
-    label: str = "label"
-    extra_labels: tuple[str, ...] = ()
-    pixel_scale: int = 1
+    label: str = "label"  # its key in the records, or the name of a rule in `vtab_labels`
+    extra_labels: tuple[str, ...] = ()  # keys of further labels that evaluation yields beside it
+    pixel_scale: int = 1  # factor on the stored pixels
+    # Further sizes of splits that some versions have.
     other_sizes: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     class_names: tuple[str, ...] | None = None
-    obtain: str = "download"
-    note: str = ""
+    obtain: str = "download"  # or "embedded", "manual", "private"
+    note: str = ""  # how to get it, in a sentence
 
     @property
     def aliases(self) -> Mapping[str, str]:

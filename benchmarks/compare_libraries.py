@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any, NamedTuple, get_args
 
 from benchmarks.harness import interleaved
-from benchmarks.harness.options import add_shared, one_of
+from benchmarks.harness.options import add_shared
 from benchmarks.harness.process import ProcessError
 from benchmarks.harness.report import machine, show
 from benchmarks.libraries import INSTALL, LIBRARIES, PRECISIONS, Case, Mode, missing
@@ -43,14 +43,14 @@ def add_options(parser: CommandParser) -> None:
     parser.add_argument("--mode", choices=get_args(Mode), default="infer", help=text)
     text = "keras_vit and others: keras_hub, timm, jax, the original's model in flax, "
     text += "keras_vit.remat, and on JAX keras_vit.flash_attention"
-    several, default = list_of(one_of(*LIBRARIES)), ["keras_vit", "keras_hub", "timm", "jax"]
+    several, default = list_of(str, LIBRARIES), ["keras_vit", "keras_hub", "timm", "jax"]
     parser.add_argument("--libraries", type=several, default=default, help=text)
     text = "images per step; of several, each library is shown at its best"
     parser.add_argument("--batch_size", type=list_of(int), default=[8], help=text)
-    several = list_of(one_of(*PRECISIONS))
+    several = list_of(str, PRECISIONS)
     parser.add_argument("--precision", type=several, default=PRECISIONS)
     text = "off, on: whether XLA (PyTorch: inductor) compiles; JAX always does"
-    several = list_of(one_of("off", "on"))
+    several = list_of(str, ("off", "on"))
     parser.add_argument("--compile", type=several, default=["off", "on"], help=text)
     text = "hold one model in memory at a time, for GPUs; what takes too much is left out"
     parser.add_argument("--alone", action="store_true", help=text)

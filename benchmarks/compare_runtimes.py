@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.harness import interleaved
-from benchmarks.harness.options import add_shared, one_of
+from benchmarks.harness.options import add_shared
 from benchmarks.harness.process import Process, peak_memory
 from benchmarks.harness.report import machine, show
 from benchmarks.libraries import INSTALL, missing
@@ -109,7 +109,7 @@ def add_options(parser: CommandParser) -> None:
     text = "folder of JPEGs, of which the first 32 calibrate the ranges, and are classified"
     parser.add_argument("--images", required=True, help=text)
     add_shared(parser, models=("ViT-Ti/16", "ViT-S/16", "ViT-B/16"), batch_size=(1, 8))
-    several = list_of(one_of(*WAYS))
+    several = list_of(str, WAYS)
     parser.add_argument("--precision", type=several, default=[*WAYS], help=f"of {', '.join(WAYS)}")
     add_shared(parser, rounds=7, seconds=1.0, threads=2)
 

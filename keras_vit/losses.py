@@ -55,8 +55,7 @@ class Crossentropy(keras.losses.Loss):
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
-        self.kind = kind
-        self.label_smoothing = label_smoothing
+        self.kind, self.label_smoothing = kind, label_smoothing
         self.class_weights = None if class_weights is None else tuple(class_weights)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
@@ -79,11 +78,8 @@ class Crossentropy(keras.losses.Loss):
         return losses
 
     def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {
-            "kind": self.kind,
-            "label_smoothing": self.label_smoothing,
-            "class_weights": self.class_weights,
-        }
+        names = ("kind", "label_smoothing", "class_weights")
+        return super().get_config() | {name: getattr(self, name) for name in names}
 
 
 def build_loss(

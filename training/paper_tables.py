@@ -22,15 +22,10 @@ _SMALL = ("cifar10", "cifar100", "oxford_iiit_pet", "oxford_flowers102")
 
 
 class MeanDeviation(NamedTuple):
-    """A result as the paper prints it, mean ± standard deviation over runs, with two decimals.
-
-    Attributes:
-        mean: of the values, in their unit.
-        deviation: sample standard deviation (divided by n - 1); None for less than two runs.
-    """
+    """A result as the paper prints it, mean ± standard deviation over runs, with two decimals."""
 
     mean: float
-    deviation: float | None = None
+    deviation: float | None = None  # of the sample (divided by n - 1); None of less than two runs
 
     @classmethod
     def of(cls, values: Iterable[float]) -> "MeanDeviation":
@@ -81,23 +76,17 @@ TABLE_2: dict[tuple[str, str], dict[str, MeanDeviation]] = _by_column(
 
 
 class PreTraining(NamedTuple):
-    """A row of Table 3, of the models that share it, with the lengths in epochs that were run.
-
-    Attributes:
-        dataset: `"jft"`, `"imagenet21k"` or `"imagenet2012"`.
-        clip_norm: largest global gradient norm; stated for ImageNet only, 0 elsewhere.
-        head_bias: initial bias of the head, near `-log(classes)` for the sigmoid loss.
-    """
+    """A row of Table 3, of the models that share it, with the lengths in epochs that were run."""
 
     models: tuple[str, ...]
-    dataset: str
+    dataset: str  # "jft", "imagenet21k" or "imagenet2012"
     epochs: tuple[int, ...]
     base_lr: float
     schedule: str
     weight_decay: float
     dropout: float
-    clip_norm: float = 0.0
-    head_bias: float = -10.0
+    clip_norm: float = 0.0  # largest global gradient norm, which the paper states for ImageNet only
+    head_bias: float = -10.0  # initial, near `-log(classes)` for the sigmoid loss
 
 
 # Table 3: pre-training with Adam (0.9, 0.999).
@@ -140,14 +129,11 @@ def row_of_table_3(model: str, dataset: str, epochs: int | None = None) -> tuple
 
 
 class FineTuning(NamedTuple):
-    """A row of Table 4: updates, the rates that are swept, and the released code's warm-up.
-
-    The paper states no warm-up.
-    """
+    """A row of Table 4."""
 
     steps: int
-    base_lrs: tuple[float, ...]
-    warmup_steps: int
+    base_lrs: tuple[float, ...]  # that are swept
+    warmup_steps: int  # of the released code; the paper states none
 
 
 _RATES = (0.001, 0.003, 0.01, 0.03)

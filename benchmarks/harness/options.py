@@ -1,7 +1,5 @@
 """The options that several benchmarks have, with one spelling and one meaning."""
 
-from argparse import ArgumentTypeError
-from collections.abc import Callable
 from typing import Any
 
 from keras_vit.training.command_line.options import CommandParser, list_of
@@ -25,14 +23,3 @@ def add_shared(parser: CommandParser, **defaults: Any) -> None:
         several = isinstance(default, tuple)
         kind = list_of(type(default[0])) if several else type(default)
         parser.add_argument(f"--{name}", type=kind, default=default, help=_MEANINGS[name])
-
-
-def one_of(*known: str) -> Callable[[str], str]:
-    """Returns the type of an option that takes one of the words."""
-
-    def word(text: str) -> str:
-        if text not in known:
-            raise ArgumentTypeError(f"expected one of {', '.join(known)}. Received: {text}")
-        return text
-
-    return word

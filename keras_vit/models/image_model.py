@@ -168,9 +168,8 @@ class ImageModel(keras.Model):
 
     def call(self, inputs: Tensor, training: bool | None = None, mask: Tensor = None) -> Tensor:
         computed = self._record.computed
-        if computed is None:
-            return super().call(inputs, training=training, mask=mask)
-        return computed.call(inputs, training=training, mask=mask)
+        call = super().call if computed is None else computed.call
+        return call(inputs, training=training, mask=mask)
 
     def up_to(self, outputs: str | Sequence[str] = "output") -> keras.Model:
         """Returns the model of the same weights that ends at an endpoint, without needless work.
@@ -276,9 +275,8 @@ class ImageModel(keras.Model):
         arguments = dict(config)
         changes = arguments.pop("trainable_layers", {})
         modes = arguments.pop("quantized_layers", {})
-        class_names = arguments.pop("class_names", None)
-        preprocessing = arguments.pop("preprocessing", None)
-        activation = arguments.pop("activation", None)
+        known = ("class_names", "preprocessing", "activation")
+        class_names, preprocessing, activation = (arguments.pop(name, None) for name in known)
         model = cls(**arguments)
         inner.apply_trainability(model, changes)
         inner.quantize_layers(model, modes)

@@ -3,7 +3,7 @@
 import argparse
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
 from keras_vit.unknown_names import did_you_mean
@@ -154,11 +154,17 @@ at_least_0 = number(float, lambda value: 0 <= value < float("inf"), "finite, at 
 above_0 = number(float, lambda value: 0 < value < float("inf"), "finite, above 0")
 
 
-def list_of(make: Callable[[str], Any]) -> Callable[[str], list]:
-    """Returns the type of an option that takes values, each once, separated by commas."""
+def list_of(make: Callable[[str], Any], choices: Collection[Any] = ()) -> Callable[[str], list]:
+    """Returns the type of an option that takes values, each once, separated by commas.
+
+    They are among `choices`, if there are any.
+    """
 
     def convert(text: str) -> list:
         values = [make(part) for part in text.split(",")]
+        if unknown := [each for each in values if choices and each not in choices]:
+            expected = f"expected one of {', '.join(choices)}. Received: {unknown[0]}"
+            raise argparse.ArgumentTypeError(expected)
         # Rates name folders in six digits.
         if len({f"{each:g}" if isinstance(each, float) else each for each in values}) < len(values):
             raise argparse.ArgumentTypeError(f"expected each once. Received: {text}")

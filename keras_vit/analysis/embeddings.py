@@ -11,15 +11,10 @@ from keras_vit.models.image_model import ImageModel, require_kind
 
 
 class PrincipalFilters(NamedTuple):
-    """Principal components, the strongest first.
+    """Principal components, the strongest first."""
 
-    Attributes:
-        filters: (components, height, width, channels) float array, each in [0, 1].
-        explained: (components,) float array, the share of the filters' variance in each component.
-    """
-
-    filters: np.ndarray
-    explained: np.ndarray
+    filters: np.ndarray  # (components, height, width, channels) floats in [0, 1]
+    explained: np.ndarray  # (components,) floats, each component's share of the filters' variance
 
 
 def principal_components(kernel: np.ndarray, components: int = 28) -> PrincipalFilters:

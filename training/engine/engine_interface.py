@@ -176,9 +176,9 @@ class Engine(update.Differentiation, abc.ABC):
         """Saves weights, optimizer and the loop's state of `step`, unless that step is saved.
 
         A state becomes visible only once it is completely written, so that a process that is
-        killed leaves the one before. `config.keep_checkpoints` states are kept. `loop_state`, {name
-        of a number or float64 array: value}, is kept bit for bit for `restore`. Without `wait` the
-        state is written while training goes on; the next `save` and `close` wait for it. Raises
+        killed leaves the one before. `config.keep_checkpoints` states are kept. `loop_state` has
+        numbers and float64 arrays by name, kept bit for bit for `restore`. Without `wait` the state
+        is written while training goes on; the next `save` and `close` wait for it. Raises
         `TrainingError` if a state cannot be written; earlier ones are untouched.
         """
         assert self._checkpoints

@@ -24,12 +24,11 @@ BatchSums = Callable[[keras.Model, Batch], Tensor]
 class Objective(NamedTuple):
     """The quantity that updates minimize.
 
-    Attributes:
-        losses: (model, batch of prepared images) -> (examples,) float32, in training.
-        variables: those that `losses` reads beside the model's, such as a teacher's weights. They
-            are placed like the model's, do not train, and stand in no checkpoint.
+    `losses` may read `variables` beside the model's, such as a teacher's weights, which are placed
+    like the model's, do not train, and stand in no checkpoint.
     """
 
+    # (model, batch of prepared images) -> (examples,) float32, in training.
     losses: Callable[[keras.Model, Batch], Tensor]
     variables: Sequence[keras.Variable] = ()
 
@@ -87,14 +86,9 @@ class Update:
     The gradients of all devices and micro-batches are summed before they are clipped, so that any
     number of them computes what one does. Dropout is a function of (seed, update, position in the
     batch).
-
-    Attributes:
-        config: a complete config.
-        weights: variables of the model, those that train first.
-        generators: states of its seed generators.
     """
 
-    config: ConfigDict
+    config: ConfigDict  # complete
     model: keras.Model
     optimizer: keras.optimizers.Optimizer
     objective: Objective
@@ -102,9 +96,9 @@ class Update:
     backend: Differentiation
 
     def __post_init__(self) -> None:
-        others = self.model.non_trainable_variables
+        # Weights that train stand first; generators are the states of seed generators.
         self.weights = [*self.model.trainable_variables, *_frozen_weights(self.model)]
-        self.generators = [variable for variable in others if is_seed(variable)]
+        self.generators = [*filter(is_seed, self.model.non_trainable_variables)]
 
     def share(self, batch: Batch, number: Tensor, replica: Tensor) -> list[Tensor]:
         """Returns this replica's share of the loss and of its gradients, summed over micro-batches.

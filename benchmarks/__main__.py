@@ -10,7 +10,7 @@ BENCHMARKS = Commands(
         "compare_libraries": "inference or a training step, against other libraries",
         "compare_pipelines": "reading, decoding and augmenting, against other pipelines",
         "compare_runtimes": "exports on a CPU, in ours and other runtimes",
-        "dress_rehearsal": "a run of ImageNet's size, killed, resumed and evaluated",
+        "imagenet_sized_run": "a run of ImageNet's size, killed, resumed and evaluated",
         "errors_in_runtimes": "how exact every family of models is in every runtime",
         "figure_11_throughput": "Figure 11: images per second, largest batch",
         "startup": "the time until a run begins",

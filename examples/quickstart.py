@@ -34,7 +34,7 @@ def quickstart(workdir, overrides):
         return status
 
     from keras_vit import export
-    from keras_vit.training.inference.open_source import load_model
+    from keras_vit.training.inference.open_model import load_model
     from keras_vit.training.io.quiet_start import quiet_start
     from keras_vit.training.reporting.collect_run_results import report_run
 

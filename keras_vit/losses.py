@@ -10,8 +10,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_vit.name_suggestions import require_one_of
 from keras_vit.type_hints import Tensor
-from keras_vit.unknown_names import require_one_of
 
 
 def _softmax(labels, logits):

@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 import keras
 from keras import ops
 
+from keras_vit.name_suggestions import require_one_of
 from keras_vit.type_hints import Tensor
-from keras_vit.unknown_names import require_one_of
 
 LearningRate: TypeAlias = float | keras.optimizers.schedules.LearningRateSchedule
 

@@ -9,9 +9,9 @@ import numpy as np
 from keras import ops
 
 from keras_vit.models.image_model import ACTIVATIONS, model_inside
+from keras_vit.name_suggestions import require_one_of
 from keras_vit.photos import prepare_photos
 from keras_vit.type_hints import Tensor
-from keras_vit.unknown_names import require_one_of
 
 
 def predict(

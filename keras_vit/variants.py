@@ -7,7 +7,7 @@ A name is a size and a patch size in pixels, "ViT-B/16"; a hybrid puts its ResNe
 import re
 from typing import Any
 
-from keras_vit.unknown_names import did_you_mean
+from keras_vit.name_suggestions import did_you_mean
 
 # timm's names of models that are ours. Loading folds LayerScale and positions without class token,
 # which DeiT III, DINOv2 and FlexiViT have, into the weights.

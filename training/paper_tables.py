@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .data.sets.vtab import TASKS
+from .data.sets.vtab_tasks import TASKS
 
 # The data sets of pre-training, and the numbers of their images (section 4.1).
 UPSTREAM = {"jft": "JFT-300M", "imagenet21k": "ImageNet-21k", "imagenet2012": "ImageNet"}

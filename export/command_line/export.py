@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.training.inference.keras_function import KerasFunction
-from keras_vit.training.inference.open_source import load_model
+from keras_vit.training.inference.open_model import load_model
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.io.paths import read_lines
 

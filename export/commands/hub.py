@@ -11,7 +11,7 @@ from keras_vit.training.io.quiet_start import quiet_start
 
 from ..command_line import options as shared
 from ..errors import imported
-from ..hub import archives
+from ..hub import tar_gz
 
 
 def add_options(parser: CommandParser) -> None:
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
 def _write(model, path, **arguments):
     from ..hub.to_hub import to_hub
 
-    if not path.name.endswith(archives.SUFFIXES):
+    if not path.name.endswith(tar_gz.SUFFIXES):
         return to_hub(model, path, **arguments)
     with tempfile.TemporaryDirectory() as directory:
-        return archives.pack(to_hub(model, f"{directory}/module", **arguments), path)
+        return tar_gz.pack(to_hub(model, f"{directory}/module", **arguments), path)

@@ -8,13 +8,13 @@ import keras
 import tensorflow as tf
 
 from keras_vit.models.image_model import ACTIVATIONS
+from keras_vit.name_suggestions import require_one_of
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
 from keras_vit.training.inference.interface import Interface, image_size, model_operations
 from keras_vit.training.io.atomic import atomic_directory
-from keras_vit.unknown_names import require_one_of
 
 from ..supported_models import BYTES_FROM, output_name, portable
-from .archives import write_saved_model
+from .tar_gz import write_saved_model
 
 RESOLUTIONS = ("fixed", "any")
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from keras_vit.files.hidden_folder import scratch_folder
 from keras_vit.models.image_model import model_inside
+from keras_vit.name_suggestions import require_one_of
 from keras_vit.photos.prepare_photos import require_model_range, warn_of_0_to_1
 from keras_vit.training.inference.exported_functions import Runtime, TFLiteFunction
 from keras_vit.training.inference.interface import image_size
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.type_hints import Tensor
-from keras_vit.unknown_names import require_one_of
 
 from ..errors import ExportError
 from ..supported_models import CLASSIFIERS

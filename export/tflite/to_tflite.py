@@ -18,13 +18,13 @@ from keras_vit.analysis.attention import rollout_endpoint
 from keras_vit.models.argument_ranges import as_height_width
 from keras_vit.models.image_model import ACTIVATIONS, ImageModel
 from keras_vit.models.inner_layers import with_replaced_layers
+from keras_vit.name_suggestions import require_one_of
 from keras_vit.training.inference.interface import Interface, image_size
 from keras_vit.training.io.atomic import atomic_file
 from keras_vit.type_hints import ImageSize, Tensor
-from keras_vit.unknown_names import require_one_of
 
 from ..errors import ExportError, damage_refused, imported
-from ..hub.archives import write_saved_model
+from ..hub.tar_gz import write_saved_model
 from ..supported_models import check_range, output_name, portable, require_single_file
 from . import flatbuffer
 from .gpu_delegate_fixes import (

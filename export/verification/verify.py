@@ -20,7 +20,7 @@ from keras_vit.training.inference.interface import (
 )
 
 from ..errors import ExportError, as_export_errors
-from ..hub.archives import unpacked
+from ..hub.tar_gz import unpacked
 from ..largest_activations import FLOAT16_LARGEST, largest_activations
 from ..supported_models import CLASSIFIERS, check_range, portable
 from ..tflite.mediapipe_metadata import is_metadata

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.layers.position_tables_2d import POSITION_EMBEDDINGS
+from keras_vit.layers.position_embeddings_2d import POSITION_EMBEDDINGS
 from keras_vit.models.image_model import ImageModel, require_kind
 
 

@@ -16,7 +16,7 @@ from keras_vit.checkpoints.layout import Grid
 from keras_vit.checkpoints.library_configs import CONFIG, json_beside, stated_grid, stated_head
 from keras_vit.checkpoints.model_source import Kind, model_source
 from keras_vit.checkpoints.weights_of_model import weights_of
-from keras_vit.files.archives import open_archive
+from keras_vit.files.zip_archives import open_archive
 from keras_vit.models.image_model import encoder_of
 from keras_vit.models.inner_layers import require_unquantized
 

@@ -14,7 +14,7 @@ import keras
 from keras_vit.checkpoints.errors import DownloadError
 from keras_vit.checkpoints.published_weights import TABLE, canonical_name, list_weights, url_of
 from keras_vit.files.hidden_folder import fcntl, make_folder, writing
-from keras_vit.unknown_names import did_you_mean
+from keras_vit.name_suggestions import did_you_mean
 
 CHUNK = 1 << 20
 

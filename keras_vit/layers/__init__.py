@@ -15,7 +15,7 @@ from keras_vit.layers.mlp import MLP
 from keras_vit.layers.normalization import LayerNormalization
 from keras_vit.layers.patch_embedding import FlattenGrid, PatchEmbedding
 from keras_vit.layers.position_embeddings import PositionEmbedding
-from keras_vit.layers.position_tables_2d import LearnedPosition2D, SinCosPosition2D
+from keras_vit.layers.position_embeddings_2d import LearnedPosition2D, SinCosPosition2D
 from keras_vit.layers.register_tokens import RegisterTokens
 from keras_vit.layers.resnet_units import (
     BiTUnit,

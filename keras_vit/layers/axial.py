@@ -11,8 +11,8 @@ from keras_vit.initializers import RandomNormal, he_normal_fan_out
 from keras_vit.layers.base import Layer
 from keras_vit.layers.encoder_block import EncoderBlock
 from keras_vit.layers.resnet_units import BottleneckUnit
+from keras_vit.name_suggestions import require_one_of
 from keras_vit.type_hints import Tensor
-from keras_vit.unknown_names import require_one_of
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")

@@ -10,8 +10,8 @@ from keras_vit.backends.gelu import GELU_FLAVORS, TRAINED_GELU_FLAVORS
 from keras_vit.initializers import RandomNormal, glorot_uniform
 from keras_vit.layers.base import Layer
 from keras_vit.layers.dropout import Dropout
+from keras_vit.name_suggestions import require_one_of
 from keras_vit.type_hints import Tensor
-from keras_vit.unknown_names import require_one_of
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")

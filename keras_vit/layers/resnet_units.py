@@ -8,8 +8,8 @@ from keras import ops
 from keras_vit.initializers import VarianceScaling
 from keras_vit.layers.base import Layer
 from keras_vit.layers.normalization import scaled, standardized
+from keras_vit.name_suggestions import require_one_of
 from keras_vit.type_hints import Tensor
-from keras_vit.unknown_names import require_one_of
 
 # {name: mode of `ops.pad`}
 POOL_PADDINGS = {"edge": "symmetric", "zero": "constant"}

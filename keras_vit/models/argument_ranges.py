@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.layers.position_tables_2d import POSITION_EMBEDDINGS
+from keras_vit.layers.position_embeddings_2d import POSITION_EMBEDDINGS
 from keras_vit.type_hints import ImageSize
 
 WITH_CLASS_TOKEN = ("token", "token_gap")

@@ -14,9 +14,9 @@ import keras
 
 from keras_vit.backends.by_backend import predicting
 from keras_vit.models import inner_layers as inner
+from keras_vit.name_suggestions import refuse_unknown, require_one_of
 from keras_vit.photos.imagenet_classes import class_names_of
 from keras_vit.type_hints import Tensor
-from keras_vit.unknown_names import refuse_unknown, require_one_of
 
 ACTIVATIONS = {"softmax": keras.ops.softmax, "sigmoid": keras.ops.sigmoid}
 

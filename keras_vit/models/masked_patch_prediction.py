@@ -12,8 +12,8 @@ from keras_vit.layers.base import Layer
 from keras_vit.layers.patch_embedding import cut_patches
 from keras_vit.models.image_model import ImageModel, require_kind
 from keras_vit.models.vision_transformer import VisionTransformer
+from keras_vit.name_suggestions import require_one_of
 from keras_vit.type_hints import Tensor
-from keras_vit.unknown_names import require_one_of
 
 # Three bits for each of red, green and blue.
 LEVELS = 8

@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_vit import layers
 from keras_vit.initializers import VarianceScaling
-from keras_vit.layers.position_tables_2d import POSITION_EMBEDDINGS
+from keras_vit.layers.position_embeddings_2d import POSITION_EMBEDDINGS
 from keras_vit.models.any_resolution import at_any_resolution, attention_of_blocks
 from keras_vit.models.argument_ranges import WITH_CLASS_TOKEN, as_height_width, checked
 from keras_vit.models.image_model import ImageModel, classification_head

@@ -10,9 +10,9 @@ import pytest
 
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.compare_libraries import measure
-from benchmarks.dress_rehearsal import rehearse
 from benchmarks.harness import report
 from benchmarks.harness.process import Process, ProcessError
+from benchmarks.imagenet_sized_run import rehearse
 from benchmarks.libraries import Case
 from benchmarks.startup import train
 from keras_vit.variants import SIZES

@@ -10,12 +10,12 @@ from PIL import Image
 
 import keras_vit
 from keras_vit import export
-from keras_vit.export.hub import archives
+from keras_vit.export.hub import tar_gz
 from keras_vit.export.images import load_images
 from keras_vit.export.tflite.flatbuffer import TFLiteFile
 from keras_vit.export.verification.runtimes import open_hub
 from keras_vit.photos.prepare_photos import read_photo
-from keras_vit.training import data, sources
+from keras_vit.training import data, source_facts
 from keras_vit.training.config import schema
 from keras_vit.training.data import records
 from keras_vit.training.data.preprocessing.preprocess import Preprocess, read_images
@@ -24,7 +24,7 @@ from keras_vit.training.engine import checkpoints
 from keras_vit.training.engine.tensorflow import read_cluster
 from keras_vit.training.evaluators import few_shot
 from keras_vit.training.inference import interface as texts_of_exports
-from keras_vit.training.inference.open_source import load_model, open_source
+from keras_vit.training.inference.open_model import load_model, open_source
 from keras_vit.training.io.paths import read_lines
 from keras_vit.training.loop.run_directory import drop_events_after
 from keras_vit.training.protocols.train_unless_finished import computed_once
@@ -105,7 +105,7 @@ def test_keras_files(attack_file, model, tmp_path):
     model.save(file)
     attack_file("keras", 12, file, load_model)
     attack_file("keras, as a checkpoint", 6, file, lambda _: keras_vit.load_checkpoint(model, file))
-    attack_file("keras, arguments", 40, file, sources.saved_arguments)
+    attack_file("keras, arguments", 40, file, source_facts.saved_arguments)
     attack_file("keras, its config", 12, file, load_model, member="config.json")
 
 
@@ -123,7 +123,7 @@ def test_files_of_a_run(attack_file, tmp_path):
     np.save(tmp_path / "some.tfrecord.offsets.npy", 20 * np.arange(50))
     table = str(tmp_path / "some.tfrecord")
     for name, count, read in (
-        ("config.json", 400, sources.read_run_config),
+        ("config.json", 400, source_facts.read_run_config),
         ("metrics.csv", 400, read_metrics),
         ("evaluation.npz", 200, kept_evaluation),
         ("result.json", 200, lambda file: computed_once(file, dict)),
@@ -163,11 +163,11 @@ def test_modules(attack_file, attack, model, tmp_path):
     for name, count in (("labels.txt", 60), ("interface.json", 200)):
         file = directory / "assets" / name
         attack_file(f"hub's {name}", count, file, lambda _: exported(directory))
-    archive = archives.pack(directory, tmp_path / "module.tar.gz")
+    archive = tar_gz.pack(directory, tmp_path / "module.tar.gz")
     tar = gzip.decompress(archive.read_bytes())
 
     def unpack(file):
-        with archives.unpacked(file):
+        with tar_gz.unpacked(file):
             pass
 
     def unpack_changed(changed):

@@ -8,7 +8,7 @@ from keras_vit.checkpoints.model_source import model_source
 from ..data import Dataset, Split, open_data_of_run
 from ..errors import UsageError
 from ..io.paths import any_path
-from ..sources import read_run_config
+from ..source_facts import read_run_config
 
 
 def own_data(options: argparse.Namespace) -> tuple[Dataset, dict[str, Any]]:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
-from keras_vit.unknown_names import did_you_mean
+from keras_vit.name_suggestions import did_you_mean
 
 from ..config import schema
 from ..errors import UsageError

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
 
-from keras_vit.unknown_names import did_you_mean
+from keras_vit.name_suggestions import did_you_mean
 from keras_vit.version import __version__
 
 from ..io.quiet_start import check_backend, quiet_start

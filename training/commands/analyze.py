@@ -40,7 +40,7 @@ def add_options(parser: CommandParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     import_tensorflow()
-    from ..inference.open_source import load_model, require_ours
+    from ..inference.open_model import load_model, require_ours
     from ..reporting.matplotlib_figures import write_analysis
 
     source = load_model(options.source, name=options.model, image_size=options.image_size)

@@ -30,7 +30,7 @@ from ..io.atomic import write_text
 from ..io.printed_table import Table
 from ..io.progress_bar import track
 from ..io.quiet_start import import_tensorflow
-from ..sources import runs_behind
+from ..source_facts import runs_behind
 from ..tasks import LOSS
 
 logger = logging.getLogger("keras_vit")
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> None:
         architecture_of,
         published_scores,
     )
-    from ..inference.open_source import open_source
+    from ..inference.open_model import open_source
 
     checkpoint, scores = {"name": options.model, "image_size": options.image_size}, None
     if options.weights:

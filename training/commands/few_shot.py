@@ -20,7 +20,7 @@ from ..io.atomic import write_text
 from ..io.paths import cache_folder
 from ..io.printed_table import Table
 from ..io.quiet_start import import_tensorflow
-from ..sources import runs_behind
+from ..source_facts import runs_behind
 
 
 def add_options(parser: CommandParser) -> None:
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> None:
     import_tensorflow()
     from ..evaluators import few_shot
     from ..inference.image_function import RawPixels
-    from ..inference.open_source import open_source, untrained
+    from ..inference.open_model import open_source, untrained
 
     tasks = _tasks(options)
     for run, config in runs_behind(options.source):

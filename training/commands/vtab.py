@@ -20,7 +20,7 @@ from ..config.overrides import config_of, refuse_chosen
 from ..configs import finetune
 from ..data import open_dataset
 from ..data.sets.tfds_folder import NotPreparedError
-from ..data.sets.vtab import TASKS
+from ..data.sets.vtab_tasks import TASKS
 from ..errors import UsageError
 from ..io.quiet_start import import_tensorflow
 from ..paper_tables import TABLE_4

@@ -16,7 +16,7 @@ from typing import Any
 
 from ml_collections import ConfigDict, config_dict
 
-from keras_vit.unknown_names import did_you_mean
+from keras_vit.name_suggestions import did_you_mean
 
 from ..errors import TrainingError, UsageError
 from ..io.quiet_start import quiet_start

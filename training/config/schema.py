@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
-from keras_vit.unknown_names import did_you_mean
+from keras_vit.name_suggestions import did_you_mean
 
 from ..errors import UsageError
 from ..io.paths import any_path

@@ -20,15 +20,15 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from keras_vit.name_suggestions import did_you_mean
 from keras_vit.training import paper_tables
 from keras_vit.training.config import default_config
 from keras_vit.training.configs import parse_argument
 from keras_vit.training.data.sets.known_datasets import full_name
-from keras_vit.training.data.sets.vtab import TASKS
+from keras_vit.training.data.sets.vtab_tasks import TASKS
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io.paths import any_path
-from keras_vit.training.sources import saved_arguments, without_model
-from keras_vit.unknown_names import did_you_mean
+from keras_vit.training.source_facts import saved_arguments, without_model
 from keras_vit.variants import EVERY_NAME, arguments_of
 
 # The paper gives no rate per data set; this one is tried on every data set of Table 4.

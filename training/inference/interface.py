@@ -18,11 +18,11 @@ import keras
 import numpy as np
 
 from keras_vit.errors import damage_named, imported
-from keras_vit.files.archives import open_archive
+from keras_vit.files.zip_archives import open_archive
 from keras_vit.models.image_model import ACTIVATIONS, encoder_of
+from keras_vit.name_suggestions import require_one_of
 from keras_vit.photos.imagenet_classes import class_names_of
 from keras_vit.photos.prepare_photos import maps_to_model_range, prepare_photo
-from keras_vit.unknown_names import require_one_of
 
 from ..errors import UsageError
 from ..io.paths import read_text

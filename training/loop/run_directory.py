@@ -29,7 +29,7 @@ from ..io.locks import lock
 from ..io.paths import any_path, is_remote
 from ..io.remote_stores import FolderCopy
 from ..reporting.metrics_csv import metric_rows
-from ..sources import read_run_config
+from ..source_facts import read_run_config
 
 logger = logging.getLogger("keras_vit")
 

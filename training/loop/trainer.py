@@ -19,12 +19,12 @@ from ..engine.update import Report
 from ..errors import Diverged, Interrupted, TrainingError, UsageError, first_line
 from ..evaluators.base import Evaluator, create_evaluators
 from ..evaluators.few_shot import open_task
-from ..inference.open_source import load_model
+from ..inference.open_model import load_model
 from ..io.progress_bar import Progress
 from ..recipes.model import build_model
 from ..recipes.optimizer import optimizer_of
 from ..reporting.collect_run_results import report_run
-from ..sources import runs_behind
+from ..source_facts import runs_behind
 from ..tasks import METRICS, task_of
 from . import agreement_of_workers
 from .run_directory import RunDirectory

@@ -13,7 +13,7 @@ import tensorflow as tf
 from .. import data
 from ..data.traced_functions import as_it_stands
 from ..errors import first_line
-from ..inference.open_source import open_source
+from ..inference.open_model import open_source
 from ..io.paths import attempt
 from ..io.remote_stores import local_file
 
@@ -80,7 +80,7 @@ class Predictor:
     """Predicts images. Paths may be in a store.
 
     Args:
-        source: the model, as `training.inference.open_source` takes it.
+        source: the model, as `training.inference.open_model` takes it.
         photos: image files; empty for a data set.
         dataset, split, data_dir: as in `training.load_dataset`.
         checkpoint: `name`, `num_classes` and `image_size` of `open_source`.

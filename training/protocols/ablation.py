@@ -17,13 +17,13 @@ from ..errors import Diverged, UsageError
 from ..evaluators import few_shot
 from ..evaluators.speed import images_per_second
 from ..inference.keras_function import KerasFunction
-from ..inference.open_source import load_model
+from ..inference.open_model import load_model
 from ..io.printed_table import Table
 from ..io.remote_stores import local_file
 from ..paper_tables import MeanDeviation
 from ..reporting.matplotlib_figures import new_figure
 from ..reporting.metrics_csv import read_metrics
-from ..sources import read_run_config
+from ..source_facts import read_run_config
 from ..tasks import task_of
 from .train_unless_finished import computed_once, require_last_update, same_weights, train_run
 

@@ -18,7 +18,7 @@ from ..data import Dataset
 from ..data.sets import splits
 from ..errors import TrainingError
 from ..evaluators import classification
-from ..inference.open_source import open_source
+from ..inference.open_model import open_source
 from ..io.atomic import write_text
 from ..io.printed_table import Table
 from ..io.progress_bar import track

@@ -26,7 +26,7 @@ from ..io.atomic import write_text
 from ..io.paths import read_path
 from ..loop import run_directory, trainer
 from ..reporting.metrics_csv import read_metrics
-from ..sources import read_run_config
+from ..source_facts import read_run_config
 from ..tasks import COUNT, LOSS, Task, task_of
 
 RESULT = "result.json"

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from ml_collections import ConfigDict
 
 from ..data import Dataset
-from ..data.sets.vtab import VtabTask
+from ..data.sets.vtab_tasks import VtabTask
 from ..io.atomic import write_text
 from ..io.printed_table import Table
 from ..paper_tables import TABLE_2, TABLE_9, VTAB_GROUPS, VTAB_TASKS, MeanDeviation

@@ -9,7 +9,7 @@ from ml_collections import ConfigDict
 from keras_vit.checkpoints import load_checkpoint
 from keras_vit.checkpoints.model_source import model_source
 from keras_vit.errors import damage_named
-from keras_vit.files.archives import saved_config
+from keras_vit.files.zip_archives import saved_config
 from keras_vit.model_factory import create_model
 from keras_vit.models import VisionTransformer
 

@@ -7,8 +7,8 @@ from typing import Any
 import keras
 from ml_collections import ConfigDict
 
+from keras_vit.name_suggestions import require_one_of
 from keras_vit.optimizers import OPTIMIZERS, WarmupDecay
-from keras_vit.unknown_names import require_one_of
 
 from ..config import default_config
 from .trainable_weights import first_steps, rate_factors

@@ -12,10 +12,10 @@ from ..data import Dataset, open_data_of_run
 from ..data.sets.splits import HELD_OUT_FIFTH
 from ..data.skip_unreadable import counter_for
 from ..data.tf_data_batches import eval_dataset
-from ..inference.open_source import load_model
+from ..inference.open_model import load_model
 from ..io.atomic import atomic_file, write_text
 from ..io.progress_bar import track
-from ..sources import read_run_config
+from ..source_facts import read_run_config
 from ..tasks import COUNT, LOSS, METRICS, task_of
 from .html_pages import report_html
 from .metrics_csv import read_metrics

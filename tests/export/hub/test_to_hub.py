@@ -11,7 +11,7 @@ from PIL import Image
 
 import keras_vit
 from keras_vit import export
-from keras_vit.export.hub import archives
+from keras_vit.export.hub import tar_gz
 from keras_vit.export.verification.browser import served
 from keras_vit.photos.prepare_photos import prepare_photo
 from keras_vit.training.inference.interface import labels_of
@@ -403,7 +403,7 @@ def test_tf1_graphs_as_vtab_builds_them(model, directory, images, logits):
 def test_an_archive_over_http(directory, images, logits, tmp_path, monkeypatch):
     monkeypatch.setenv("TFHUB_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    archives.pack(directory, tmp_path / "site/publisher/digits/1")
+    tar_gz.pack(directory, tmp_path / "site/publisher/digits/1")
     with served(tmp_path / "site") as address:
         module = hub.load(f"{address}publisher/digits/1")
     np.testing.assert_allclose(module(images), logits, atol=1e-5)

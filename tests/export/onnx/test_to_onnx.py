@@ -9,7 +9,7 @@ from keras_vit import export
 from keras_vit.__main__ import main
 from keras_vit.export.errors import ExportError, RuntimeMissing
 from keras_vit.export.onnx import to_onnx
-from keras_vit.training.inference.open_source import open_source
+from keras_vit.training.inference.open_model import open_source
 from tests.export.conftest import answer, verify
 from tests.tiny_vit import tiny_vit
 

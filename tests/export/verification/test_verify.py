@@ -14,7 +14,7 @@ from ai_edge_litert.interpreter import Interpreter
 import keras_vit
 from keras_vit import export
 from keras_vit.export.errors import ExportError
-from keras_vit.export.hub import archives
+from keras_vit.export.hub import tar_gz
 from keras_vit.export.tflite import to_tflite
 from keras_vit.export.tflite.flatbuffer import pack, unpack
 from keras_vit.export.verification import runtimes
@@ -40,7 +40,7 @@ def test_a_good_artifact_has_no_errors_to_speak_of(
     labels[0] = (labels[0] + 1) % 5
     for path, kind, limit in (
         (tiny_module, "hub", 1e-5),
-        (archives.pack(tiny_module, tmp_path / "m.tar.gz"), "hub", 1e-5),
+        (tar_gz.pack(tiny_module, tmp_path / "m.tar.gz"), "hub", 1e-5),
         (tiny_tflite, "none", 1e-5),
         (tmp_path / "m.npz", "npz", 0),
     ):

@@ -74,6 +74,6 @@ def all_alike(launch, tmp_path):
 
 
 def weights(workdir):
-    from keras_vit.training.inference.open_source import load_model
+    from keras_vit.training.inference.open_model import load_model
 
     return {weight.path: np.array(weight) for weight in load_model(workdir).model.weights}

@@ -16,7 +16,7 @@ from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators import few_shot
 from keras_vit.training.inference import interface
 from keras_vit.training.inference.image_function import RawPixels
-from keras_vit.training.inference.open_source import load_model
+from keras_vit.training.inference.open_model import load_model
 from keras_vit.training.io import progress_bar
 from keras_vit.training.loop import stopping, trainer
 from tests.training.data.helpers import write_photos

@@ -15,7 +15,7 @@ from keras_vit.__main__ import main
 from keras_vit.predict_photos import most_probable
 from keras_vit.training.data.preprocessing.preprocess import read_images
 from keras_vit.training.errors import TrainingError
-from keras_vit.training.inference.open_source import open_source
+from keras_vit.training.inference.open_model import open_source
 from keras_vit.training.io.locks import lock
 from keras_vit.training.prediction.cluster import Worker
 from keras_vit.training.prediction.predictor import Predictor

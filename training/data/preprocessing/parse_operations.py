@@ -17,8 +17,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import tensorflow as tf
 
+from keras_vit.name_suggestions import did_you_mean
 from keras_vit.photos.operations_text import apply_arguments, calls
-from keras_vit.unknown_names import did_you_mean
 
 # No text has more, so that no two operations of a run ever share a seed.
 MAX_OPERATIONS = 64

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_vit.files.archives import open_archive
+from keras_vit.files.zip_archives import open_archive
 
 from ...errors import UsageError
 from ...io.paths import any_path, read_path, size_and_time

@@ -9,9 +9,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from keras_vit.unknown_names import did_you_mean
+from keras_vit.name_suggestions import did_you_mean
 
-from . import splits, vtab
+from . import splits, vtab_tasks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,7 @@ class DatasetSpec:
     def aliases(self) -> Mapping[str, str]:
         """Further names of splits, as split texts over native ones."""
         return (
-            vtab.named_splits(self.vtab_splits, self.sizes)
+            vtab_tasks.named_splits(self.vtab_splits, self.sizes)
             if self.vtab_splits
             else self.named_splits
         )
@@ -152,7 +152,7 @@ def _sweep(percent: int, **aliases: str) -> dict[str, Any]:
     return {"named_splits": {"sweep": sweep, "dev": dev, **aliases}, "dev": (sweep, dev)}
 
 
-def _vtab(task: vtab.VtabTask) -> DatasetSpec:
+def _vtab(task: vtab_tasks.VtabTask) -> DatasetSpec:
     facts = {"label": task.label, "vtab_splits": task.splits, "dev": ("train800", "val200")}
     return _row(task.builder, task.num_classes, f"vtab/{task.name}", **facts)
 
@@ -181,7 +181,7 @@ _ROWS = (
     ),
 )
 
-DATASETS = {row.name: row for row in (*_ROWS, *map(_vtab, vtab.TASKS))}
+DATASETS = {row.name: row for row in (*_ROWS, *map(_vtab, vtab_tasks.TASKS))}
 
 SHORT_NAMES = {
     "pets": "oxford_iiit_pet",

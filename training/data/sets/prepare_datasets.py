@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from keras_vit.files.hidden_folder import hidden_folder
-from keras_vit.unknown_names import did_you_mean
+from keras_vit.name_suggestions import did_you_mean
 
 from ...errors import TrainingError, UsageError
 from ...io.paths import is_remote, read_path

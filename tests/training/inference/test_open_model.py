@@ -8,8 +8,8 @@ import pytest
 import keras_vit
 from keras_vit.training.config import schema
 from keras_vit.training.inference.interface import interface_of, labels_of, resizing
-from keras_vit.training.inference.open_source import load_model
-from keras_vit.training.sources import read_run_config, runs_behind, saved_arguments
+from keras_vit.training.inference.open_model import load_model
+from keras_vit.training.source_facts import read_run_config, runs_behind, saved_arguments
 from tests.tiny_vit import tiny_vit
 from tests.training.runs import DATA
 

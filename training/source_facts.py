@@ -12,7 +12,7 @@ from typing import Any
 
 from keras_vit.checkpoints.model_source import Kind, model_source
 from keras_vit.errors import damage_named
-from keras_vit.files.archives import saved_config
+from keras_vit.files.zip_archives import saved_config
 
 from .config import schema
 from .data.sets import fingerprint

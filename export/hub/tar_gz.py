@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-from keras_vit.files.archives import require_plausible
+from keras_vit.files.zip_archives import require_plausible
 from keras_vit.training.errors import first_line
 from keras_vit.training.io.atomic import atomic_file
 

@@ -14,7 +14,7 @@ from keras_vit.model_factory import create_model
 from keras_vit.models.image_model import ImageModel
 from keras_vit.photos.imagenet_classes import imagenet_classes
 
-from ..sources import read_run_config, saved_model, without_model
+from ..source_facts import read_run_config, saved_model, without_model
 from .exported_functions import open_exported
 from .image_function import ImageFunction
 from .keras_function import KerasFunction

@@ -24,7 +24,7 @@ from keras_vit.checkpoints.library_configs import (
 from keras_vit.checkpoints.npz_layouts import BiTLayout, Layout
 from keras_vit.checkpoints.patch_embedding import convert_patches
 from keras_vit.checkpoints.published_weights import PERMISSIVE, published, published_classifier
-from keras_vit.checkpoints.resize_positions import resize_grid, resize_table, square_grid
+from keras_vit.checkpoints.resize_positions import resize_grid, resize_table
 from keras_vit.checkpoints.torch_layouts import TORCH_LAYOUTS, TorchLayout
 from keras_vit.checkpoints.weights_of_model import weights_of
 from keras_vit.models.inner_layers import require_unquantized
@@ -369,10 +369,11 @@ def _resized(file, array, value):
     if len(table) != 1:
         return value
     _require_no_register_positions(file, shape[-2])
-    mine, entry = (positions.class_token, positions.grid_size), file.layout.class_entry
-    if file.is_published and not grid:
-        grid = (square_grid(shape[-2], mine[0], entry) or ())[:2]
-    return resize_table(table, *mine, grid, file.flexible, entry)
+    side = math.isqrt(shape[-2])
+    if file.is_published and not grid and 0 <= shape[-2] - side**2 <= 1:
+        grid = side, side
+    mine = positions.class_token, positions.grid_size
+    return resize_table(table, *mine, grid, file.flexible, file.layout.class_entry)
 
 
 def _require_no_register_positions(file, entries):

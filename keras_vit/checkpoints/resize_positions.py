@@ -40,25 +40,6 @@ def resize_grid(grid: np.ndarray, *sizes: int, flexible: bool = False) -> np.nda
     return result.astype(grid.dtype)
 
 
-def _class_entries(class_token, class_entry):
-    return (int(class_token), 1 - int(class_token)) if class_entry is None else (int(class_entry),)
-
-
-def square_grid(
-    entries: int, class_token: bool, class_entry: bool | None = None
-) -> tuple[int, int, int] | None:
-    """Returns the (rows, columns, class entries) of a square table of that length, or None.
-
-    A length can be n * n and also a class token and n * n: the model's kind is tried first, unless
-    the format says by `class_entry` whether its tables have one.
-    """
-    for first in _class_entries(class_token, class_entry):
-        side = math.isqrt(max(entries - first, 0))
-        if side and side * side + first == entries:
-            return side, side, first
-    return None
-
-
 def grid_of_table(
     entries: int,
     class_token: bool,
@@ -84,12 +65,16 @@ def grid_of_table(
         CheckpointError: if no grid has that many entries.
     """
     rows, columns = stated or grid_size
-    square = None if stated else square_grid(entries, class_token, class_entry)
-    candidates = [
-        (rows, columns, first)
-        for first in _class_entries(class_token, class_entry)
-        if rows * columns + first == entries
-    ]
+    # A length can be n * n and also a class token and n * n: the model's kind is tried first.
+    kinds = [class_token, not class_token] if class_entry is None else [class_entry]
+
+    def fitting(sides):
+        found = ((*pair, int(kind)) for pair, kind in zip(sides, kinds, strict=True))
+        return [each for each in found if 0 < each[0] * each[1] == entries - each[2]]
+
+    candidates = fitting([(rows, columns) for _ in kinds])
+    sides = [math.isqrt(max(entries - kind, 0)) for kind in kinds]
+    square = None if stated else next(iter(fitting(zip(sides, sides, strict=True))), None)
     if square and square not in candidates:
         # An entry that a model without class token drops is the last guess.
         candidates = sorted([*candidates, square], key=lambda found: found[2] > class_token)

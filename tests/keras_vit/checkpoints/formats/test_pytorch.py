@@ -1,5 +1,6 @@
 """Variations of the files of timm and Hugging Face; their logits are among the golden cases."""
 
+import dataclasses
 import itertools
 import json
 
@@ -10,6 +11,7 @@ from safetensors.numpy import load_file, save_file
 
 import keras_vit
 from keras_vit.checkpoints import CheckpointError, load_weights
+from keras_vit.checkpoints import load as load_module
 from keras_vit.checkpoints.array_files import read_arrays
 from keras_vit.checkpoints.torch_layouts import HUGGING_FACE_DINOV2, TIMM, TORCH_LAYOUTS
 from tests.keras_vit.small import assert_logits, assert_same, forward, positions_of, to_numpy
@@ -270,6 +272,26 @@ def test_files_are_written_back(name, cases, golden, build_case, tmp_path):
         assert written[array].dtype == value.dtype and written[array].shape == value.shape, array
         assert written[array].tobytes() == value.tobytes(), array
     assert all((written[n] == 1).all() for n in scales & written.keys())
+
+
+def test_a_row_is_a_layout_that_is_recognized_read_and_written(
+    cases, golden, build_case, tmp_path, monkeypatch
+):
+    table = {n: own.replace("pos_embed", "table") for n, own in TIMM.tables[0].items()}
+    layout = dataclasses.replace(
+        TIMM, title="a new one", tables=(table,), marks=("table",), layer_scale=True
+    )
+    layouts = (*load_module.LAYOUTS[:-1], layout, TIMM)
+    monkeypatch.setattr(load_module, "LAYOUTS", layouts)
+    model, other = build_case(cases["timm"]), build_case(cases["timm"])
+    save_file(golden.checkpoint(cases["timm"]), tmp_path / "timm.safetensors")
+    keras_vit.load_checkpoint(model, tmp_path / "timm.safetensors", mean=0.5, std=0.5)
+    keras_vit.save_checkpoint(model, tmp_path / "new.safetensors", layout)
+    written = load_file(tmp_path / "new.safetensors")
+    assert (written["blocks.2.ls2.gamma"] == 1).all() and "pos_embed" not in written
+    keras_vit.load_checkpoint(other, tmp_path / "new.safetensors", mean=0.5, std=0.5)
+    assert other.checkpoint_layout == layout
+    assert_same(model, other)
 
 
 def test_models_that_a_layout_cannot_hold_are_not_written(build_case, cases, tmp_path):

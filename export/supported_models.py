@@ -34,7 +34,7 @@ def portable(model: keras.Model, dtype: str = "float32") -> keras.Model:
     is dropped, as its gradient does not survive in a SavedModel, and frozen weights
     are trainable again: what to train is for the artifact's next user to say.
 
-    Of a `keras_vit.MaskedPatchPrediction` the encoder is handed over, without the
+    A `keras_vit.MaskedPatchPrediction` hands over its encoder, without the
     head, the hidden layer before it and the attention pooling, which took no part
     in the training.
 

@@ -28,7 +28,7 @@ class HubLayer(keras.layers.Layer):
         training: bool.
 
     Returns:
-        What the module returns.
+        The result of the module.
 
     Raises:
         FileNotFoundError: if there is nothing at that path.

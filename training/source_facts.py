@@ -1,4 +1,4 @@
-"""What the source of a model says of it before it is built: its run, the runs behind it, arguments.
+"""Reads what a source says of its model before that is built: run, earlier runs, arguments.
 
 It imports no Keras, so that commands and configs answer at once.
 """

@@ -30,7 +30,7 @@ def to_hub(
 ) -> pathlib.Path:
     """Writes a model as a TF2 reusable SavedModel, TF-Hub's format, and returns the directory.
 
-    What the module offers, with `images` (batch, height, width, 3) float32 RGB in [0, 1]:
+    The module offers, with `images` (batch, height, width, 3) float32 RGB in [0, 1]:
 
     - `module(images, training=False)`: logits (batch, classes), or the representation;
       `variables`, `trainable_variables` and `regularization_losses` for fine-tuning.

@@ -1,4 +1,4 @@
-"""What GPU delegates compute right: layers respelled for them, faults of a file found and mended.
+"""Makes graphs that GPU delegates compute right: respells layers, finds and mends faults.
 
 Delegates compute some operations wrongly without a word, and leave others to the processor.
 """

@@ -17,16 +17,11 @@ class Evaluator(Protocol):
 
     The constructor checks what `run` needs, at once and not in the middle of training. To add one,
     write its class, and call it in `create_evaluators`.
-
-    Attributes:
-        names: of the metrics that `run` yields; columns of `metrics.csv`.
-        every_steps: updates between runs of it; 0 runs it after the last update only.
-        distributed: whether all processes of a job run it together, or the chief alone.
     """
 
-    names: tuple[str, ...]
-    every_steps: int
-    distributed: bool
+    names: tuple[str, ...]  # of the metrics that `run` yields; columns of `metrics.csv`
+    every_steps: int  # updates between runs of it; 0 runs it after the last update only
+    distributed: bool  # whether all processes of a job run it together, or the chief alone
 
     def run(self, model: keras.Model) -> Iterator[tuple[str, float]]:
         """Yields (name, value) pairs of a model of images to logits, the same object every time."""

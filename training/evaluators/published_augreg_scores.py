@@ -26,15 +26,10 @@ _INDEX = "https://storage.googleapis.com/vit_models/augreg/index.csv"
 
 
 class Scores(NamedTuple):
-    """The known accuracies of a published checkpoint.
+    """The known accuracies of a published checkpoint."""
 
-    Attributes:
-        by_dataset: {name of a data set: top-1 accuracy in percent}; empty if nothing is known.
-        source: where they are published.
-    """
-
-    by_dataset: Mapping[str, float]
-    source: str = ""
+    by_dataset: Mapping[str, float]  # {name of a data set: top-1 accuracy in percent}, if any
+    source: str = ""  # where they are published
 
 
 def published_scores(name: str, index: str | os.PathLike | None = None) -> Scores:

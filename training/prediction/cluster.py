@@ -1,5 +1,6 @@
 """Shards of predictions on Ray Data: a pool of workers, each with a model, on many machines."""
 
+import dataclasses
 import logging
 import os
 import socket
@@ -109,24 +110,18 @@ def _workers(ray, num_gpus):
     return int(gpus // num_gpus)
 
 
+@dataclasses.dataclass
 class Worker:
     """Writes shards; opens the model with the first one.
 
     It returns errors instead of raising them: Ray would print a page of text around each.
-
-    Args:
-        arguments: of the predictor.
-        manifest: of the process that began it; the worker's own must be the same.
-        directory: of the shards.
-        folder: that relative paths start from.
     """
 
-    def __init__(
-        self, arguments: dict[str, Any], manifest: Mapping[str, Any], directory: str, folder: str
-    ):
-        self._arguments, self._manifest = arguments, manifest
-        self._directory, self._folder = directory, folder
-        self._predictor: Predictor | None = None
+    arguments: dict[str, Any]  # of the predictor
+    manifest: Mapping[str, Any]  # of the process that began it; the worker's own must be the same
+    directory: str  # of the shards
+    folder: str  # that relative paths start from
+    _predictor: Predictor | None = None
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         """Returns how many images of the shard `name` cannot be read, or why it is not written."""
@@ -134,22 +129,22 @@ class Worker:
         try:
             self._predictor = self._predictor or self._open()
             # A worker that died may have written it.
-            if not (any_path(self._directory) / row["name"]).exists():
-                unreadable = write_shard(self._predictor, self._directory, row["name"])
+            if not (any_path(self.directory) / row["name"]).exists():
+                unreadable = write_shard(self._predictor, self.directory, row["name"])
         except (TrainingError, ValueError, OSError, tf.errors.OpError) as error:
             text = f"{first_line(error, 500)} (worker on {socket.gethostname()})"
             bad_use = isinstance(error, (UsageError, ValueError, FileNotFoundError))
         return {"unreadable": unreadable, "error": text, "bad_use": bad_use}
 
     def _open(self):
-        if os.path.isdir(self._folder):
-            os.chdir(self._folder)
-        (photo, *_) = self._arguments["photos"] or ["."]
+        if os.path.isdir(self.folder):
+            os.chdir(self.folder)
+        (photo, *_) = self.arguments["photos"] or ["."]
         if not (is_remote(photo) or os.path.exists(photo)):
             raise UsageError(f"Expected a folder that all machines see. There is no {photo} here.")
-        predictor = Predictor(**self._arguments)
+        predictor = Predictor(**self.arguments)
         found = predictor.manifest
-        differing = sorted(key for key in found if found[key] != self._manifest[key])
+        differing = sorted(key for key in found if found[key] != self.manifest[key])
         if differing:
             raise UsageError(f"Expected what all machines see to be alike: {differing} are not.")
         return predictor

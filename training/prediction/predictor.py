@@ -79,36 +79,27 @@ def predictions(
 class Predictor:
     """Predicts images. Paths may be in a store.
 
-    Args:
-        source: the model, as `training.inference.open_model` takes it.
-        photos: image files; empty for a data set.
-        dataset, split, data_dir: as in `training.load_dataset`.
-        checkpoint: `name`, `num_classes` and `image_size` of `open_source`.
-        class_names: instead of the model's own.
-        top: classes of each image.
-        shard_size: images of a shard.
-        representation: whether to give what the head is put on as well.
-
     Attributes:
         name, task: of the model.
         count: number of images.
         shards: {name of a file: numbers of its images}, of all images, in order.
 
-    Raises `UsageError, ValueError, OSError` if the model or the images cannot be opened, or the
-    model has no head.
+    Raises `UsageError`, `ValueError` or `OSError` if the model or the images cannot be opened, or
+    the model has no head.
     """
 
-    source: str
-    photos: Sequence[str] = ()
+    source: str  # of the model, as `training.inference.open_model` takes it
+    photos: Sequence[str] = ()  # image files; empty for a data set
     _: dataclasses.KW_ONLY
-    dataset: str = ""
+    dataset: str = ""  # as in `training.load_dataset`, like the next two
     split: str = "test"
     data_dir: str | None = None
+    # `name`, `num_classes` and `image_size` of `open_source`.
     checkpoint: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    class_names: Sequence[str] | None = None
-    top: int = 5
-    shard_size: int = 1_000
-    representation: bool = False
+    class_names: Sequence[str] | None = None  # instead of the model's own
+    top: int = 5  # classes of each image
+    shard_size: int = 1_000  # images of a shard
+    representation: bool = False  # whether to give what the head is put on as well
 
     def __post_init__(self) -> None:
         with contextlib.ExitStack() as stack:

@@ -365,7 +365,7 @@ def _resized(file, array, value):
                 f"rows and {grid[1]} columns"
             )
         return resize_grid(value, array.shape[0]) if len(value) else value
-    table = value.reshape(-1, *shape[-2:])
+    table = value[None] if value.ndim == 2 else value
     if len(table) != 1:
         return value
     _require_no_register_positions(file, shape[-2])

@@ -6,6 +6,7 @@ import pytest
 
 import keras_vit
 from keras_vit.checkpoints import CheckpointError, library_configs, load_weights
+from keras_vit.checkpoints.weights_of_model import POSITION_TABLE
 from tests.keras_vit.small import edited, make_vit, positions_of, to_numpy
 
 FIND = "keras_vit.checkpoints.load.find_checkpoint"
@@ -43,6 +44,11 @@ def test_a_skipped_head_stays_even_if_it_fits(num_classes, saved):
     np.testing.assert_array_equal(to_numpy(model.get_layer("head").kernel), before)
     hidden = to_numpy(model.get_layer("pre_logits").kernel)
     np.testing.assert_array_equal(hidden, np.load(saved)["pre_logits/kernel"])
+
+
+def test_a_table_of_positions_without_entries_is_refused(saved):
+    path = edited(saved, **{POSITION_TABLE: np.zeros((1, 0, 16), "float32")})
+    assert refuse(make_vit(representation_size=12), path).mis_shaped == (POSITION_TABLE,)
 
 
 def test_skip_takes_whole_names_alone(saved):

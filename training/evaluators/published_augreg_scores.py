@@ -10,11 +10,13 @@ from keras_vit.checkpoints.download import cache_directory
 from keras_vit.checkpoints.published_weights import (
     AUGREG,
     Published,
+    list_weights,
     published,
     published_classifier,
     url_of,
 )
 from keras_vit.errors import damage_named
+from keras_vit.name_suggestions import did_you_mean
 
 from .. import paper_tables
 from ..errors import UsageError
@@ -65,8 +67,14 @@ def published_scores(name: str, index: str | os.PathLike | None = None) -> Score
 
 
 def _split(name):
-    url = url_of(name).removesuffix(".npz")
-    return url.split("/")[-2], url.rpartition("/")[2]
+    url = url_of(name)
+    if url is None:
+        raise UsageError(
+            f"{did_you_mean(name, list_weights())}Expected the name of a published checkpoint, "
+            f"such as augreg/B_16. Received: {name!r}."
+        )
+    *_, folder, file = url.removesuffix(".npz").split("/")
+    return folder, file
 
 
 def _indexed(file, index):

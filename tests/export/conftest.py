@@ -36,7 +36,6 @@ def verify(*args, **kwargs):
 
 @pytest.fixture(scope="session")
 def make_vit():
-
     def make(**overrides):
         keras.utils.set_random_seed(0)
         sizes = {"image_size": 32, "patch_size": 8, "hidden_size": 32, "mlp_dim": 64}

@@ -105,9 +105,7 @@ def test_tflite_from_a_keras_file(run_directory, data, tmp_path):
 
 
 @pytest.mark.long
-def test_a_page_from_a_run_has_its_names_and_images(
-    with_litert_js, run_directory, tmp_path, monkeypatch, capsys
-):
+def test_a_page_from_a_run(with_litert_js, run_directory, tmp_path, monkeypatch, capsys):
     page = tmp_path / "page.html"
     options = ["--single-file", "--quantization=none", "--examples=2", "--title=Digits < 10"]
     read = Mock(side_effect=load_images)
@@ -124,9 +122,7 @@ def test_a_page_from_a_run_has_its_names_and_images(
     assert "npm pack @litertjs/core@" in capsys.readouterr().err
 
 
-def test_images_of_a_run_calibrate_from_training_and_verify_from_evaluation(
-    run_directory, monkeypatch
-):
+def test_a_run_calibrates_by_training_and_verifies_by_evaluation(run_directory, monkeypatch):
     read = Mock(side_effect=lambda *_, **options: ([options["split"]], None))
     monkeypatch.setattr(export_command, "load_images", read)
     defaults = {"calibration": None, "dataset": None, "split": None, "data_dir": None, "count": 9}
@@ -143,9 +139,7 @@ def test_images_of_a_run_calibrate_from_training_and_verify_from_evaluation(
     assert splits(calibration="digits", split="test[:9]") == ("test[:9]", "test[:9]")
 
 
-def test_verify_needs_images_and_fails_on_another_model(
-    run_directory, make_vit, data, tmp_path, capsys
-):
+def test_verify_needs_images_of_its_model(run_directory, make_vit, data, tmp_path, capsys):
     source, file = run_directory / "model.keras", tmp_path / "m.tflite"
     assert run("tflite", source, f"--output={file}", "--quantization=none") == 0
     assert "not verified" in capsys.readouterr().out
@@ -158,8 +152,7 @@ def test_verify_needs_images_and_fails_on_another_model(
     other.save(tmp_path / "other.keras")
     report = tmp_path / "report.json"
     options = [f"--against={tmp_path / 'other.keras'}", f"--data={data}", f"--json={report}"]
-    assert run("verify", file, *options) == 1
-    assert not json.loads(report.read_text())["ok"]
+    assert run("verify", file, *options) == 1 and not json.loads(report.read_text())["ok"]
     assert "above 0.0001" in capsys.readouterr().out
 
 
@@ -253,5 +246,4 @@ def test_a_terminated_export_leaves_nothing(run_directory, tmp_path, monkeypatch
             script()
     finally:
         signal.signal(signal.SIGTERM, before)
-    assert end.value.code == 143
-    assert os.listdir(tmp_path) == []
+    assert end.value.code == 143 and os.listdir(tmp_path) == []

@@ -25,8 +25,7 @@ def test_directories_of_images(tmp_path, caplog):
         (folder / name).mkdir(parents=True)
         os.link(tmp_path / f"{number}.png", folder / name / "whole.png")
     (folder / "bird/nothing.png").write_bytes(b"")
-    # Its only split.
-    source = f"folder:{folder}"
+    source = f"folder:{folder}"  # Its only split.
     for names in (known, ["wren", "bird", "owl"]):
         images, labels = load_images(source, Interface((16, 16), class_names=names))
         shown = [known.index(names[place]) for place in labels.argmax(1)]

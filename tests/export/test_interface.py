@@ -8,16 +8,10 @@ WRITERS = (export.to_hub, export.to_tflite)
 NO_LABELS = (None, "two\nlines", "a\0", "", 5, "\ufeffa", b"a")
 
 
-@pytest.mark.parametrize(
-    ("write", "model_range"),
-    [
-        (export.to_hub, "(-1, 1)"),
-        *((export.to_tflite, text) for text in ("(-1, 1)", "", "(high=1)")),
-    ],
+@pytest.mark.rows(
+    (export.to_hub, "(-1, 1)"), *((export.to_tflite, text) for text in ("(-1, 1)", "", "(high=1)"))
 )
-def test_a_model_that_knows_its_classes_and_photos_hands_them_over(
-    make_vit, write, model_range, tmp_path
-):
+def test_a_model_hands_over_its_classes_and_photos(write, model_range, make_vit, tmp_path):
     model = make_vit(num_layers=1)
     model.class_names = LABELS
     model.preprocessing = f"decode|resize_small(40)|central_crop(32)|value_range{model_range}"
@@ -49,11 +43,10 @@ def test_photos_prepared_to_another_size_are_refused(make_vit, write, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("write", "of_a_head"),
-    [(export.to_hub, {"output": "logits"}), (export.to_tflite, {"probabilities": True})],
+@pytest.mark.rows(
+    (export.to_hub, {"output": "logits"}), (export.to_tflite, {"probabilities": True})
 )
-def test_without_a_head_there_are_no_names_and_no_activation(make_vit, write, of_a_head, tmp_path):
+def test_without_a_head_there_are_no_names_and_no_activation(write, of_a_head, make_vit, tmp_path):
     model = make_vit(num_layers=1, num_classes=None)
     path = write(model, tmp_path / "m")
     assert labels_of(path) is None and interface_of(path)["activation"] is None
@@ -65,15 +58,12 @@ def test_without_a_head_there_are_no_names_and_no_activation(make_vit, write, of
         write(model, tmp_path / "n", **of_a_head)
 
 
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        (LABELS[:4], "5 classes"),
-        *((kind(LABELS), "Expected a list") for kind in (set, str, dict.fromkeys)),
-        *(([*LABELS[:4], each], "of one line") for each in NO_LABELS),
-    ],
+@pytest.mark.rows(
+    (LABELS[:4], "5 classes"),
+    *((kind(LABELS), "Expected a list") for kind in (set, str, dict.fromkeys)),
+    *(([*LABELS[:4], each], "of one line") for each in NO_LABELS),
 )
-def test_labels_must_fit_the_head(tiny, tmp_path, labels, message):
+def test_labels_must_fit_the_head(labels, message, tiny, tmp_path):
     for write in WRITERS:
         with pytest.raises(ValueError, match=message):
             write(tiny, tmp_path / "m", labels=labels)

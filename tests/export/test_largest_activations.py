@@ -23,10 +23,8 @@ def test_results_inside_of_layers_are_seen(tiny, images, count):
     normal = block.attention_norm(tokens)
     centered = tokens - keras.ops.mean(tokens, -1, keepdims=True)
     attention = block.attention
-    scores = attention.logits(
-        attention.project(attention.query, normal[:, :1]) * attention.scale,
-        attention.project(attention.key, normal),
-    )
+    query = attention.project(attention.query, normal[:, :1]) * attention.scale
+    scores = attention.logits(query, attention.project(attention.key, normal))
     after = block.attention(normal[:, :1], normal) + tokens[:, :1]
     hidden = block.mlp.hidden_dense(block.mlp_norm(after))
     for layer, operation, expected in (

@@ -34,11 +34,10 @@ def test_the_run_is_in_the_store_and_the_same_command_finds_it_finished(run):
     assert before.splitlines()[-1].startswith("40,")
     assert str(run.parent / "tfds") in (run / "config.json").read_text()
     assert (run.parent / "tfds" / "sklearn_digits" / "1.0.0" / "dataset_info.json").exists()
-    assert trained(run.parent) == 0
-    assert (run / "metrics.csv").read_text() == before
+    assert trained(run.parent) == 0 and (run / "metrics.csv").read_text() == before
 
 
-def test_report_evaluation_and_predictions(run, capsys):
+def test_report_evaluation_and_predictions(run, capsys, printed):
     (run / "report.html").unlink()
     assert main(["report", str(run)]) == 0
     assert (run / "report.html").read_text().startswith("<!DOCTYPE html>")
@@ -50,15 +49,12 @@ def test_report_evaluation_and_predictions(run, capsys):
     photo.write_bytes(CASES["palette"][0])
     page = run.parent / "page.html"
     capsys.readouterr()
-    assert main(["predict", str(run), str(photo), "--csv", f"--output={page}"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 6
+    assert len(printed("predict", run, photo, "--csv", f"--output={page}").splitlines()) == 6
     assert "a.png" in page.read_text()
 
 
-@pytest.mark.parametrize(
-    ("command", "name"), [("hub", "module"), ("tflite", "digits.tflite"), ("npz", "digits.npz")]
-)
-def test_exports_go_there_and_are_verified_from_there(run, command, name):
+@pytest.mark.rows(("hub", "module"), ("tflite", "digits.tflite"), ("npz", "digits.npz"))
+def test_exports_go_there_and_are_verified_from_there(command, name, run):
     artifact = run.parent / name
     assert main(["export", command, str(run), f"--output={artifact}", "--count=20"]) == 0
     assert main(["export", "verify", str(artifact), f"--against={run}", "--count=20"]) == 0

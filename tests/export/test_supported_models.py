@@ -48,9 +48,7 @@ def test_a_quantized_model_is_refused(make_vit, mode, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_model_larger_than_a_file_can_be_is_refused_before_it_is_converted(
-    make_vit, tmp_path, monkeypatch
-):
+def test_a_model_larger_than_a_file_can_be_is_refused_first(make_vit, tmp_path, monkeypatch):
     model = make_vit(num_layers=1)
     monkeypatch.setattr(supported_models, "FILE_LIMIT", 4 * model.count_params())
     with pytest.raises(ExportError, match=r"less than .* GiB.*export\.to_hub"):
@@ -143,11 +141,10 @@ def test_a_range_that_is_nearly_one_of_them_is_none(core, tmp_path, scale):
         export.to_tflite(model, tmp_path / "m.tflite")
 
 
-@pytest.mark.parametrize(
-    ("units", "activation", "lora"),
-    [(1, "sigmoid", 0), (3, "sigmoid", 0), (3, keras.layers.Softmax(), 0), (3, "softmax", 2)],
+@pytest.mark.rows(
+    (1, "sigmoid", 0), (3, "sigmoid", 0), (3, keras.layers.Softmax(), 0), (3, "softmax", 2)
 )
-def test_probabilities_are_those_of_the_head(core, tmp_path, units, activation, lora):
+def test_probabilities_are_those_of_the_head(units, activation, lora, core, tmp_path):
     head = keras.layers.Dense(units, activation=activation)
     model = sequential(keras.layers.Rescaling(2.0, -1.0), core, head)
     if lora:

@@ -6,17 +6,15 @@ import numpy as np
 import pytest
 
 from keras_vit import export
-from keras_vit.__main__ import main
 from keras_vit.export.errors import ExportError, RuntimeMissing
 from keras_vit.export.onnx import to_onnx
 from keras_vit.training.inference.open_model import open_source
 from tests.export.conftest import answer, verify
 from tests.tiny_vit import tiny_vit
 
-onnx, onnxruntime, _ = (
-    pytest.importorskip(name, reason="the extra onnx is not installed: make test-runtimes")
-    for name in ("onnx", "onnxruntime", "tf2onnx")
-)
+REASON = "the extra onnx is not installed: make test-runtimes"
+names = ("onnx", "onnxruntime", "tf2onnx")
+onnx, onnxruntime, _ = (pytest.importorskip(name, reason=REASON) for name in names)
 
 
 @pytest.fixture(scope="module")
@@ -102,8 +100,7 @@ def test_large_weights_are_in_a_second_file(tiny, images, tmp_path, monkeypatch)
     assert report.ok and report.size_bytes == file.stat().st_size + weights.stat().st_size
     identity = open_source(file).identity
     weights.write_bytes(weights.read_bytes()[::-1])
-    assert open_source(file).identity != identity
-    assert not verify(tiny, file, images).ok
+    assert open_source(file).identity != identity and not verify(tiny, file, images).ok
     weights.unlink()
     for opened in (lambda: verify(tiny, file, images), lambda: open_source(file)):
         with pytest.raises(ValueError, match=r"m\.onnx cannot be loaded .*m\.onnx\.data"):
@@ -147,13 +144,12 @@ def test_float16_is_half_as_large_and_has_room_for_outliers(make_vit, images, tm
     assert 0 < np.abs(found - expected).max() < 2e-2 * np.abs(expected).max()
 
 
-def test_the_command(tiny, images, tmp_path, capsys, caplog):
+def test_the_command(tiny, images, tmp_path, printed, caplog):
     tiny.save(tmp_path / "m.keras")
     np.savez(tmp_path / "images.npz", images=images)
     paths = [str(tmp_path / "m.keras"), f"--output={tmp_path / 'm.onnx'}"]
     options = ["--float16", "--module_output=representation", f"--data={tmp_path / 'images.npz'}"]
-    assert main(["export", "onnx", *paths, *options]) == 0
-    shown = capsys.readouterr().out
+    shown = printed("export", "onnx", *paths, *options)
     assert "m.onnx (float16)" in shown and "largest error of representation" in shown
     assert "Gemm" not in caplog.text  # a warning of the converter
 
@@ -185,7 +181,7 @@ def test_an_absent_package(tiny, tmp_path, monkeypatch):
     assert not (tmp_path / "n.onnx").exists()
 
 
-def test_damaged_files_and_graphs_that_do_not_run(tiny, plain, images, tmp_path, capfd):
+def test_damaged_files_and_graphs_that_do_not_run(tiny, plain, images, tmp_path, capfd, refused):
     file, helper = tmp_path / "m.onnx", onnx.helper
 
     def refused():

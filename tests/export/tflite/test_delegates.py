@@ -53,18 +53,13 @@ AROUND = np.array([[0, 0], [1, 1], [1, 1], [0, 0]])
 POOL = {"strideH": 2, "strideW": 2, "filterHeight": 3, "filterWidth": 3, "padding": 1}
 FIRST_ROW = [np.array([0, 0, 0]), np.array([1, 1, 8]), np.array([1, 1, 1])]
 COLUMNS = [np.array([0, 0, 1]), np.array([2, 8, 6]), np.array([1, 1, 1])]
-LOWER_RANK = [
-    (1, 1, 17, 8),
-    ("FULLY_CONNECTED", [0, noise(8, 8), noise(8)], (17, 8), schema.FullyConnectedOptionsT()),
-    ("ADD", [1, noise(1, 17, 8)], (1, 17, 8), schema.AddOptionsT()),
-]
-PADDED_MAXIMUM = [
-    (1, 8, 8, 4),
-    ("PAD", [0, AROUND], (1, 10, 10, 4), schema.PadOptionsT()),
-    ("MAX_POOL_2D", [1], (1, 4, 4, 4), schema.Pool2DOptionsT(**POOL)),
-]
-# Rows times a part of a constant.
-SLICED_CONSTANT = [
+DENSE = [0, noise(8, 8), noise(8)]
+ADDED = ("ADD", [1, noise(1, 17, 8)], (1, 17, 8), schema.AddOptionsT())
+LOWER_RANK = [(1, 1, 17, 8), ("FULLY_CONNECTED", DENSE, (17, 8), schema.FullyConnectedOptionsT())]
+LOWER_RANK.append(ADDED)
+PADDED_MAXIMUM = [(1, 8, 8, 4), ("PAD", [0, AROUND], (1, 10, 10, 4), schema.PadOptionsT())]
+PADDED_MAXIMUM.append(("MAX_POOL_2D", [1], (1, 4, 4, 4), schema.Pool2DOptionsT(**POOL)))
+SLICED_CONSTANT = [  # Rows times a part of a constant.
     (1, 2, 3, 8),
     ("RESHAPE", [0, np.array([2, 3, 8])], (2, 3, 8), schema.ReshapeOptionsT([2, 3, 8])),
     ("STRIDED_SLICE", [noise(2, 8, 7), *COLUMNS], (2, 8, 5), schema.StridedSliceOptionsT()),

@@ -23,8 +23,7 @@ def test_weights_behind_the_model_come_back_into_it():
     tree = schema.ModelT(3, [], [graph], buffers=[schema.BufferT(), *buffers])
     tree.metadata = [schema.MetadataT("buffer_location")]
     tree = unpack(bytes(pack(tree)).ljust(4096) + b"".join(weights))
-    assert weights_of(tree) == weights
-    assert tree.metadata == []
+    assert weights_of(tree) == weights and tree.metadata == []
     assert weights_of(unpack(bytes(pack(tree)))) == weights
 
 
@@ -45,14 +44,12 @@ def files(tiny, tiny_tflite, images, tmp_path_factory):
 def test_every_operation_that_computes_has_its_layers_name_and_an_error(files, images):
     rows = layer_errors(*files, images[:2])
     dense = [row for row in rows if row.operation == "FULLY_CONNECTED"]
-    assert [row.layer for row in dense] == [
-        *(f"encoder_block_00/attention/{name}" for name in ("key", "value", "query", "out")),
-        "encoder_block_00/mlp/hidden_dense",
-        "encoder_block_00/mlp/output_dense",
-        "logits",
+    names = [f"attention/{name}" for name in ("key", "value", "query", "out")]
+    names = [
+        f"encoder_block_00/{each}" for each in (*names, "mlp/hidden_dense", "mlp/output_dense")
     ]
-    assert {row.type for row in dense} == {"int8"}
-    assert all(0 < row.error < 0.2 for row in dense)
+    assert [row.layer for row in dense] == [*names, "logits"]
+    assert {row.type for row in dense} == {"int8"} and all(0 < row.error < 0.2 for row in dense)
     assert rows[0].layer == "embedding/projection" and rows[0].inputs_error == 0
     assert not {"RESHAPE", "TRANSPOSE"} & {row.operation for row in rows}
     assert {row.error for row in layer_errors(files[0], files[0], images[:1])} == {0.0}
@@ -84,10 +81,8 @@ def test_a_file_of_another_model_is_refused(files, make_vit, images, tmp_path):
     (tmp_path / "damaged.tflite").write_bytes(pack(renamed))
     with pytest.raises(ExportError, match=r"damaged\.tflite cannot be run"):
         layer_errors(files[0], tmp_path / "damaged.tflite", images[:1])
-    for arguments, said in (
-        ({"num_classes": 3}, r"which gives \[1, 3\]"),
-        ({"num_layers": 2}, "names and layers of its own, encoder_block_01"),
-    ):
+    layers = ({"num_layers": 2}, "names and layers of its own, encoder_block_01")
+    for arguments, said in (({"num_classes": 3}, r"which gives \[1, 3\]"), layers):
         others = export.to_tflite(make_vit(**{"num_layers": 1} | arguments), tmp_path / "o.tflite")
         with pytest.raises(ExportError, match=rf"o\.tflite, .*{said}"):
             layer_errors(files[0], others, images[:1])

@@ -123,8 +123,7 @@ def test_saved_and_loaded_it_is_the_same_and_leaves_no_file(make_vit, tmp_path, 
     assert export.verify(model, file, (PIXELS + 1) / 2, costs=False).ok
     loaded = keras_vit.load_inference_function(file, threads=1)
     file.unlink()
-    # It keeps its file and its weights.
-    loaded.save(again)
+    loaded.save(again)  # It keeps its file and its weights.
     for weight in model.weights:
         weight.assign_add(np.ones(weight.shape, "float32"))
     for each in (infer, loaded):
@@ -162,10 +161,8 @@ def test_wrong_arguments_are_explained(model, saved, monkeypatch):
     ):
         with pytest.raises((ValueError, UsageError), match=message):
             keras_vit.inference_function(model, **arguments)
-    for around, advice in (
-        ([model], "model.get_layer"),
-        ([model, keras.layers.Dense(2)], "Its head stands out"),
-    ):
+    head = [model, keras.layers.Dense(2)]
+    for around, advice in (([model], "model.get_layer"), (head, "Its head stands out")):
         with pytest.raises(ExportError, match=advice):
             keras_vit.inference_function(keras.Sequential(around))
     monkeypatch.setitem(sys.modules, "openvino", None)

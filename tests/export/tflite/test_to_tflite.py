@@ -19,6 +19,8 @@ from tests.export.conftest import LABELS, answer, run, verify
 # Largest error of logits whose standard deviation is about 1.
 TOLERANCE = {"none": 1e-5, "float16": 5e-3, "dynamic": 0.1, "int8": 0.2, "int8-full": 0.6}
 TOLERANCE |= {"int16x8": 0.1, "int8-int16": 0.2}
+SHAPES = (2, 48, 48, 3), (2, 24, 40, 3)  # of other sizes than the model's
+SQUARE, WIDE = (np.float32(np.random.default_rng(3).uniform(0, 1, shape)) for shape in SHAPES)
 
 
 @pytest.fixture(scope="module")
@@ -93,13 +95,11 @@ def test_affine_operations_are_in_the_weights_and_the_last_block_is_of_one_token
     graph, count = file.operations, collections.Counter(file.operations)
     assert graph[0] == "CONV_2D"  # the rescaling of pixels is in the kernel
     layers, norms = 2, 2 * 2 + 1
-    assert count["FULLY_CONNECTED"] == 6 * layers + 1
-    assert count["BATCH_MATMUL"] == 2 * layers
+    assert count["FULLY_CONNECTED"] == 6 * layers + 1 and count["BATCH_MATMUL"] == 2 * layers
     assert count["GELU"] == count["SOFTMAX"] == layers
     # Two products a normalization. Only the last block's first meets a slice before a dense
     # layer, and keeps its scale.
-    assert count["MUL"] == 2 * norms + 1
-    assert count["RSQRT"] == norms
+    assert count["MUL"] == 2 * norms + 1 and count["RSQRT"] == norms
     assert not {"NEG", "SQUARED_DIFFERENCE", "DIV", "POW", "ERF"} & set(count)
     (tree,) = file.tree.subgraphs
     hidden = [tree.tensors[each.outputs[0]].shape for each in tree.operators]
@@ -132,22 +132,18 @@ def test_equal_exports_are_equal_and_plain_ones_have_no_labels(model, plain, tmp
     assert expected in plain.read_bytes().split(b"interface.json")[0]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"calibration": None}, "calibration=images"),
-        ({"calibration": lambda images: images * 255}, r"look like \[0, 255\]"),
-        ({"calibration": lambda images: images * 2 - 1}, r"look like \[-1, 1\]"),
-        ({"calibration": lambda images: images[:, :16]}, r"\(32, 32, 3\)"),
-        ({"calibration": lambda images: []}, "no images"),
-        ({"calibration": np.ones_like}, "8 images of one color each"),
-        ({"calibration": iter, "batch_sizes": (9,)}, "at least 9"),
-        ({"quantization": "int4"}, "int4"),
-        ({"batch_sizes": (0,)}, "positive ints"),
-        ({"image_sizes": (0,)}, "positive int"),
-    ],
+@pytest.mark.rows(
+    ({"calibration": None}, "calibration=images"),
+    ({"calibration": lambda images: images * 255}, r"look like \[0, 255\]"),
+    ({"calibration": lambda images: images * 2 - 1}, r"look like \[-1, 1\]"),
+    ({"calibration": lambda images: images[:, :16]}, r"\(32, 32, 3\)"),
+    ({"calibration": lambda images: []}, "no images"),
+    ({"calibration": np.ones_like}, "8 images of one color each"),
+    ({"calibration": iter, "batch_sizes": (9,)}, "at least 9"),
+    ({"quantization": "int4"}, "int4"),
+    *(({name: (0,)}, "positive int") for name in ("batch_sizes", "image_sizes")),
 )
-def test_arguments_are_checked(model, images, tmp_path, arguments, message):
+def test_arguments_are_checked(arguments, message, model, images, tmp_path):
     arguments = {"quantization": "int8", "calibration": np.asarray, **arguments}
     if arguments["calibration"]:
         arguments["calibration"] = arguments["calibration"](images)
@@ -164,22 +160,12 @@ def test_a_layer_that_the_converter_does_not_know_is_named(model, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-# Of other sizes than the model's.
-SQUARE, WIDE = (
-    np.random.default_rng(3).uniform(0, 1, (2, *size, 3)).astype("float32")
-    for size in ((48, 48), (24, 40))
-)
-
-
 @pytest.mark.parametrize(("quantization", "limit"), [("none", 1e-5), ("int8", 0.3)])
-def test_several_sizes_share_the_weights_and_give_what_the_model_does(
-    model, files, images, tmp_path, quantization, limit
-):
+def test_several_sizes_share_weights(model, files, images, tmp_path, quantization, limit):
     options = {"quantization": quantization, "image_sizes": (48, (24, 40))}
     options |= {} if quantization == "none" else {"calibration": images}
     file = export.to_tflite(model, tmp_path / "sizes.tflite", **options)
-    # Both have three graphs.
-    assert file.stat().st_size < 1.2 * files[quantization].stat().st_size
+    assert file.stat().st_size < 1.2 * files[quantization].stat().st_size  # Both have three graphs.
     any_size = model.any_resolution()
     for size, pictures in (("48x48", SQUARE), ("24x40", WIDE)):
         expected = keras.ops.convert_to_numpy(any_size(pictures * 2 - 1))

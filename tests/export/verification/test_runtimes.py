@@ -72,14 +72,11 @@ def test_every_precision_agrees(make_vit, images, tmp_path, runtime, probabiliti
         assert report.ok and (report.runtime, report.kind) == (runtime, name), report
 
 
-@pytest.mark.parametrize(
-    ("runtime", "device", "limit"),
-    [
-        ("browser", "WebAssembly", 2e-5),
-        pytest.param("browser-gpu", "WebGPU", 1e-3, marks=pytest.mark.long),
-    ],
+@pytest.mark.rows(
+    ("browser", "WebAssembly", 2e-5),
+    pytest.param("browser-gpu", "WebGPU", 1e-3, marks=pytest.mark.long),
 )
-def test_the_browser_agrees(with_browser, tiny, tiny_tflite, images, runtime, device, limit):
+def test_the_browser_agrees(runtime, device, limit, with_browser, tiny, tiny_tflite, images):
     with skipped_without(RuntimeMissing):
         report = verify(tiny, tiny_tflite, images, runtime=runtime)
     assert report.ok and report.fully_delegated and report.max_error < limit

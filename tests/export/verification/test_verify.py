@@ -23,6 +23,12 @@ from keras_vit.export.verification.subprocesses import measure
 from tests.export.conftest import answer, verify
 from tests.tiny_vit import tiny_vit
 
+NAMES = ["ant", "bee", "cow", "dog", "elk"]
+OTHERS = {"image_size": [9, 9], "image_range": [-1, 1], "preprocessing": "decode|resize(32)"}
+ABSENT = ("activation", "preprocessing")
+NONE = [f"its {name} is None" for name in ABSENT]
+RESIZED = "is 'decode|resize(32)', the model's 'decode|resize([32,32])|value_range(0,1)'"
+
 
 @pytest.fixture(scope="module")
 def wrong(tiny):
@@ -32,9 +38,7 @@ def wrong(tiny):
     return copy
 
 
-def test_a_good_artifact_has_no_errors_to_speak_of(
-    tiny, tiny_module, tiny_tflite, images, tmp_path
-):
+def test_a_good_artifact_has_no_errors(tiny, tiny_module, tiny_tflite, images, tmp_path):
     keras_vit.save_checkpoint(tiny, tmp_path / "m.npz")
     labels = answer(tiny, images).argmax(-1)
     labels[0] = (labels[0] + 1) % 5
@@ -47,9 +51,8 @@ def test_a_good_artifact_has_no_errors_to_speak_of(
         report = verify(tiny, path, images, labels)
         assert (report.kind, report.output, report.images) == (kind, "logits", 8)
         assert report.max_error <= limit and report.cosine == pytest.approx(1, abs=1e-6)
-        assert report.agreement == 1
         assert report.model_accuracy == report.artifact_accuracy == 7 / 8
-        assert report.ok and report.failures == ()
+        assert report.agreement == 1 and report.ok and report.failures == ()
         files = [each for each in (path, *path.rglob("*")) if each.is_file()]
         assert report.size_bytes == sum(each.stat().st_size for each in files)
     assert verify(tiny, tiny_tflite, images).model_accuracy is None
@@ -65,10 +68,6 @@ def test_the_zeros_of_a_new_head_agree_and_show_nothing(images, tmp_path, caplog
         assert "nothing is shown of the other weights" in caplog.text
 
 
-NAMES = ["ant", "bee", "cow", "dog", "elk"]
-RESIZED = "is 'decode|resize(32)', the model's 'decode|resize([32,32])|value_range(0,1)'"
-
-
 @pytest.fixture(scope="module")
 def named(make_vit, tmp_path_factory):
     model = make_vit(num_layers=1)
@@ -76,34 +75,17 @@ def named(make_vit, tmp_path_factory):
     return model, export.to_hub(model, tmp_path_factory.mktemp("named") / "module")
 
 
-@pytest.mark.parametrize(
-    ("changes", "labels", "messages"),
-    [
-        (
-            {"image_size": [9, 9], "image_range": [-1, 1], "preprocessing": "decode|resize(32)"},
-            NAMES[:2],
-            ["size is [9, 9]", "range is [-1, 1]", "2 labels, the model 5", RESIZED],
-        ),
-        (
-            {"activation": None, "preprocessing": None},
-            ["bee", "ant", "Kuh", *NAMES[3:]],
-            ["in another order", "its activation is None", "its preprocessing is None"],
-        ),
-        ({"activation": "sigmoid"}, None, ["no labels.txt", "'sigmoid', the model's 'softmax'"]),
-        (None, ["a", "a", *"xyz"], ["it has no interface.json"]),
-        ({}, ["Bee", "ANT", *NAMES[2:]], ["in another order"]),
-        ({}, ["Ameise", *NAMES[1:]], []),
-        ({"activation": "none"}, NAMES, ["activation is 'none'"]),
-        (
-            {"activation_inside": "softmax"},
-            ["ant", "bee", "ant", *NAMES[3:]],
-            ["inside is", "order"],
-        ),
-    ],
+@pytest.mark.rows(
+    (OTHERS, NAMES[:2], ["size is [9, 9]", "range is [-1, 1]", "2 labels, the model 5", RESIZED]),
+    (dict.fromkeys(ABSENT), ["bee", "ant", "Kuh", *NAMES[3:]], ["in another order", *NONE]),
+    ({"activation": "sigmoid"}, None, ["no labels.txt", "'sigmoid', the model's 'softmax'"]),
+    (None, ["a", "a", *"xyz"], ["it has no interface.json"]),
+    ({}, ["Bee", "ANT", *NAMES[2:]], ["in another order"]),
+    ({}, ["Ameise", *NAMES[1:]], []),
+    ({"activation": "none"}, NAMES, ["activation is 'none'"]),
+    ({"activation_inside": "softmax"}, ["ant", "bee", "ant", *NAMES[3:]], ["inside is", "order"]),
 )
-def test_texts_that_were_changed_by_hand_are_noticed(
-    named, images, tmp_path, changes, labels, messages
-):
+def test_changed_texts_are_noticed(changes, labels, messages, named, images, tmp_path):
     model, module = named
     module = shutil.copytree(module, tmp_path / "module")
     interface, names = (module / "assets" / name for name in ("interface.json", "labels.txt"))
@@ -161,14 +143,10 @@ def test_every_way_to_call_a_module_is_compared(named, images, tmp_path):
         def __call__(self, images, training=False):
             return loaded(images) * (-1 if training or len(images) == 1 else 1)
 
-    swapping = Swapping(
-        signatures={"serving_default": lambda images: {"logits": -signature(images)["logits"]}},
-        feature_vector=lambda images: 0 * loaded.feature_vector(images),
-        serve=lambda images: loaded(images) + 1,
-        serve_train=loaded.serve_train,
-        endpoints=loaded.endpoints,
-        variables=loaded.variables[1:],
-    )
+    swapping = Swapping(endpoints=loaded.endpoints, variables=loaded.variables[1:])
+    swapping.signatures = {"serving_default": lambda x: {"logits": -signature(x)["logits"]}}
+    swapping.feature_vector = lambda images: 0 * loaded.feature_vector(images)
+    swapping.serve, swapping.serve_train = lambda images: loaded(images) + 1, loaded.serve_train
     found = differences(swapping, model, images)
     wrong = {"answer for one image", "feature_vector", "number of weights"}
     wrong |= {"serve", "serving_default", "training=True"}
@@ -201,19 +179,14 @@ def test_what_float16_cannot_hold_is_refused(make_vit, tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("dense", "bias", "channels", "message"),
-    [
-        # GELU's cube and square overflow where they do no harm.
-        ("hidden_dense", -9e3, 1, None),
-        # No endpoint shows a sign of a normalization's sum of squares, each of which is small.
-        ("output_dense", 75.0, 8, r"_norm\S*/Mean_1 reaches 1\.\d+e\+05, float16 ends at 65504"),
-        ("output_dense", 4e4, 1, r"_norm\S*/Mean_1 reaches 6\.\d+e\+09"),
-    ],
+@pytest.mark.rows(
+    # GELU's cube and square overflow where they do no harm.
+    ("hidden_dense", -9e3, 1, None),
+    # No endpoint shows a sign of a normalization's sum of squares, each of which is small.
+    ("output_dense", 75.0, 8, r"_norm\S*/Mean_1 reaches 1\.\d+e\+05, float16 ends at 65504"),
+    ("output_dense", 4e4, 1, r"_norm\S*/Mean_1 reaches 6\.\d+e\+09"),
 )
-def test_activations_that_overflow_float16_fail(
-    make_vit, images, tmp_path, monkeypatch, dense, bias, channels, message
-):
+def test_overflow_fails(dense, bias, channels, message, make_vit, images, tmp_path, monkeypatch):
     model = make_vit(num_layers=3)
     for block in (model.get_layer("encoder_block_00"), model.get_layer("encoder_block_01")):
         layer = getattr(block.mlp, dense)
@@ -279,9 +252,7 @@ def test_images_with_several_labels_or_none_and_what_is_no_label(tiny, tiny_tfli
             verify(tiny, tiny_tflite, images, labels)
 
 
-def test_a_single_logit_is_of_the_class_or_not_and_tokens_have_no_labels(
-    make_vit, images, tmp_path
-):
+def test_a_single_logit_has_labels_and_tokens_have_none(make_vit, images, tmp_path):
     tokens = make_vit(num_layers=1, classifier="unpooled")
     report = verify(tokens, export.to_tflite(tokens, tmp_path / "t.tflite"), images, [0] * 8)
     assert report.ok and report.model_accuracy is None
@@ -296,9 +267,7 @@ def test_a_single_logit_is_of_the_class_or_not_and_tokens_have_no_labels(
         assert (report.ok, report.model_accuracy, report.artifact_accuracy) == (True, 1, 1)
 
 
-def test_figures_are_those_of_the_outputs_and_every_threshold_can_fail(
-    tiny, wrong, tiny_tflite, images
-):
+def test_figures_are_exact_and_every_threshold_can_fail(tiny, wrong, tiny_tflite, images):
     report = verify(wrong, tiny_tflite, images, np.zeros(8, int))
     truth, given = (answer(each, images).astype("float64") for each in (wrong, tiny))
     assert report.max_error == pytest.approx(np.abs(truth - given).max(), abs=1e-4)
@@ -346,16 +315,12 @@ def test_costs_are_measured_apart(tiny, tiny_tflite, images, tmp_path):
     assert costs["partitions"] > 1 and (outside["RSQRT"], outside["GELU"]) == (3, 1)
 
 
-def test_other_images_and_artifacts_of_another_model_are_refused(
-    tiny, make_vit, tiny_module, tiny_tflite, images
-):
+def test_other_images_and_models_are_refused(tiny, make_vit, tiny_module, tiny_tflite, images):
     for changed, message in (
         (images * 255, r"look like \[0, 255\]"),
         (images * 2 - 1, r"look like \[-1, 1\]"),
         # A little outside is outside, and so is what is no number.
-        (images - 0.01, r"in \[0, 1\]"),
-        (images + 0.01, r"in \[0, 1\]"),
-        (images * np.nan, r"in \[0, 1\]"),
+        *((each, r"in \[0, 1\]") for each in (images - 0.01, images + 0.01, images * np.nan)),
         (images[:, ::2], r"\(n, 32, 32, 3\)"),
     ):
         with pytest.raises(ExportError, match=message):
@@ -371,9 +336,7 @@ def test_other_images_and_artifacts_of_another_model_are_refused(
 
 # A square of the last is infinite in float32, without a warning.
 @pytest.mark.parametrize("values", [[np.nan] * 5, [np.inf, *[3e38] * 4]], ids=["nan", "inf"])
-def test_outputs_that_are_not_numbers_fail(
-    tiny, make_vit, images, tmp_path, monkeypatch, recwarn, values
-):
+def test_outputs_of_nan_fail(tiny, make_vit, images, tmp_path, monkeypatch, recwarn, values):
     # As from an exporter that does not check the weights.
     monkeypatch.setattr("keras_vit.export.supported_models.require_finite", lambda model: None)
     broken = make_vit(num_layers=1)

@@ -24,6 +24,10 @@ COLORS_OF_HALVES = """async () => {
 }"""
 # What LiteRT.js and the interpreter differ by in float32, and what a GPU does.
 ROUNDING, ON_GPU = 2e-5, 1e-3
+TIFFS = [name for name in CASES if "TIFF" in name]
+TURNED_WEBPS = [f"WEBP {number}" for number in range(2, 9)]
+TRANSPARENT = ["alpha", "palette with transparency"]
+OTHERS = [name for name in CASES if name not in (*TIFFS, *TURNED_WEBPS, *TRANSPARENT)]
 
 
 @pytest.fixture(scope="module")
@@ -129,44 +133,31 @@ def test_answers_are_those_of_the_interpreter(page, model, site, photo):
     assert percentages == ["99.8 %", "0.2 %", "> 99.9 %", "< 0.1 %", "50 %", "5.0 %"]
 
 
-TIFFS = [name for name in CASES if "TIFF" in name]
-TURNED_WEBPS = [f"WEBP {number}" for number in range(2, 9)]
-TRANSPARENT = ["alpha", "palette with transparency"]
-OTHERS = [name for name in CASES if name not in (*TIFFS, *TURNED_WEBPS, *TRANSPARENT)]
-
-
 def fails(names, reason):
     return pytest.param(names, marks=pytest.mark.xfail(strict=True, reason=reason), id=reason)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "names",
-    [
-        pytest.param(OTHERS, id="others"),
-        fails(TURNED_WEBPS, "Chromium does not turn them"),
-        fails(TRANSPARENT, "a canvas keeps no color below alpha 0"),
-    ],
+@pytest.mark.rows(
+    pytest.param(OTHERS, id="others"),
+    fails(TURNED_WEBPS, "Chromium does not turn them"),
+    fails(TRANSPARENT, "a canvas keeps no color below alpha 0"),
 )
-def test_photos_are_read_as_ours(page, site, tmp_path, names):
+def test_photos_are_read_as_ours(names, page, site, tmp_path):
     for name in names:
         (tmp_path / name).write_bytes(CASES[name][0])
         assert_agrees(page, site, tmp_path / name)
 
 
-@pytest.mark.parametrize(
-    ("size", "name"),
-    [
-        pytest.param((2600, 3700), "photo.png", id="in several strips", marks=pytest.mark.long),
-        ((400, 37), "photo.png"),
-        ((90, 130), "photo.jpg"),
-    ],
+@pytest.mark.rows(
+    pytest.param((2600, 3700), "photo.png", id="in several strips", marks=pytest.mark.long),
+    ((400, 37), "photo.png"),
+    ((90, 130), "photo.jpg"),
 )
-def test_photos_of_any_size_are_prepared_as_ours(page, site, photo, tmp_path, size, name):
+def test_photos_of_any_size_are_prepared_as_ours(size, name, page, site, photo, tmp_path):
     file = tmp_path / name
     Image.open(photo).resize(size).save(file, quality=95)
-    # Decoders of JPEG differ by rounding.
-    jpeg = 0.02 * np.abs(by_interpreter(site, file)).max()
+    jpeg = 0.02 * np.abs(by_interpreter(site, file)).max()  # Decoders of JPEG differ by rounding.
     assert_agrees(page, site, file, ROUNDING if file.suffix == ".png" else jpeg)
 
 
@@ -225,8 +216,7 @@ def test_files_that_are_no_images_and_images_that_are_too_large(page, photo, tmp
     Image.new("1", (9000, 9000)).save(tmp_path / "huge.png")
     message = error_of(page, tmp_path / "huge.png")
     assert "at most 67 megapixels" in message and "9,000 × 9,000" in message
-    # And the next photo is as good as ever.
-    choose(page, photo)
+    choose(page, photo)  # And the next photo is as good as ever.
     assert page.locator("#error").is_hidden()
     # No answer stands beside the error of another image.
     assert error_of(page, tmp_path / "half.png")
@@ -271,9 +261,7 @@ def test_no_request_leaves_the_page_and_it_needs_no_network(open_page, photo, si
     assert_agrees(page, site, photo)
 
 
-def test_without_a_server_a_single_file_opens_and_a_folder_says_why_not(
-    open_page, model, site, photo, tmp_path
-):
+def test_a_single_file_needs_no_server(open_page, model, site, photo, tmp_path):
     file = export.to_web(model, tmp_path / "page.html", quantization="none", single_file=True)
     page = open_page(file.as_uri())
     assert_agrees(page, site, photo)

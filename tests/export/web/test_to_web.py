@@ -97,5 +97,4 @@ def test_another_litert_js_is_refused(tmp_path):
 def test_models_without_a_map_have_no_switch(make_vit, with_litert_js, tmp_path):
     axial = make_vit(attention="axial", classifier="gap", num_layers=1)
     settings = settings_of(export.to_web(axial, tmp_path / "axial.html", single_file=True))
-    assert settings["rollout"] is None
-    assert "integers" in settings["without_gpu"]
+    assert settings["rollout"] is None and "integers" in settings["without_gpu"]

@@ -38,8 +38,7 @@ def test_counts_of_a_worked_example():
 def test_classes_in_a_cycle_which_is_not_its_own_inverse():
     order = evaluation.class_order(["owl", "ant", "bee"], ["ant", "bee", "owl"], "birds")
     assert order == [1, 2, 0]
-    # The model says ant, bee, bee.
-    logits = np.array([[0, 2, 1], [0, 1, 2], [0, 1, 2]], "float32")
+    logits = np.array([[0, 2, 1], [0, 1, 2], [0, 1, 2]], "float32")  # The model says ant, bee, bee.
     result = evaluated(logits, one_hot([0, 1, 2], 3), classes=order)
     assert result["top1"] == 2 / 3
     np.testing.assert_array_equal(result["confusion"], [[1, 0, 0], [0, 1, 0], [0, 1, 0]])
@@ -165,8 +164,7 @@ def test_the_evaluators_of_a_config_name_what_they_yield(digits, data_dir):
     wanted.update(few_shot={"datasets": "digits", "shots": (1, 5), "every_steps": 2})
     tasks = [open_task(digits)]
     exact, few_shot = create_evaluators(wanted, engine, RunData(wanted, digits), tasks)
-    assert few_shot.tasks == tasks
-    assert (exact.every_steps, few_shot.every_steps) == (7, 2)
+    assert few_shot.tasks == tasks and (exact.every_steps, few_shot.every_steps) == (7, 2)
     assert (exact.distributed, few_shot.distributed) == (True, False)
     assert few_shot.names == ("few_shot/digits_1", "few_shot/digits_5")
     values = dict(exact.run(None))

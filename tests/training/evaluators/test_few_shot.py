@@ -8,7 +8,6 @@ import keras
 import numpy as np
 import pytest
 
-from keras_vit.__main__ import main
 from keras_vit.training import data
 from keras_vit.training.data.opened_dataset import warn_of_trained
 from keras_vit.training.data.preprocessing.parse_operations import REGISTRY
@@ -144,9 +143,7 @@ def test_errors_name_what_was_expected():
         few_shot.extract_features(lambda _: np.zeros((2, 4, 4)), [batch | {"label": np.eye(2)}])
 
 
-def test_features_are_computed_once_and_again_if_damaged(
-    model, digits, tmp_path, monkeypatch, caplog
-):
+def test_features_are_kept_unless_damaged(model, digits, tmp_path, monkeypatch, caplog):
     loaded = KerasFunction(model, "m")
     counting = KerasFunction(model, "m")
     counting.features = counted = mock.Mock(wraps=loaded.features)
@@ -156,11 +153,8 @@ def test_features_are_computed_once_and_again_if_damaged(
     assert few_shot.evaluate(counting, task, **arguments) == first and counted.call_count == 2 + 1
     few_shot.evaluate(counting, task._replace(test=digits.split("test[:10]")), **arguments)
     assert counted.call_count == 3 + 1
-    parts = {
-        "model": loaded.identity,
-        "label": "label",
-        "preprocess": few_shot.preprocessing(loaded),
-    }
+    parts = {"model": loaded.identity, "label": "label"}
+    parts["preprocess"] = few_shot.preprocessing(loaded)
     keys = [json.loads(str(np.load(path)["key"])) for path in tmp_path.iterdir()]
     splits = (*task, digits.split("test[:10]"))
     wanted = {split.identity: parts | {"data": split.identity} for split in splits}
@@ -170,8 +164,7 @@ def test_features_are_computed_once_and_again_if_damaged(
     assert few_shot.evaluate(counting, task, **arguments) == first
     assert counted.call_count == 3 + 1 + 3
     assert sum(few_shot.kept_features(path) is not None for path in tmp_path.iterdir()) == 2
-    # A folder that cannot be written costs time alone.
-    (tmp_path / "file").touch()
+    (tmp_path / "file").touch()  # A folder that cannot be written costs time alone.
     unkept = arguments | {"cache": tmp_path / "file"}
     assert few_shot.evaluate(loaded, task, **unkept) == first
     assert f"Features are not kept: {tmp_path / 'file'} is a file. Name a dir" in caplog.text
@@ -256,14 +249,13 @@ def test_a_run_logs_few_shot_accuracy(digits, tiny, tmp_path):
     assert not (tmp_path / "other").exists()
 
 
-def test_command_writes_every_accuracy(model, data_dir, tmp_path, capsys):
+def test_command_writes_every_accuracy(model, data_dir, tmp_path, printed):
     model.save(tmp_path / "m.keras")
     arguments = [str(tmp_path / "m.keras"), "--dataset=digits", f"--data_dir={data_dir}"]
     arguments += ["--shots=1,5", "--seeds=0", "--l2=1,1024", "--baselines"]
     arguments += ["--train_split=train[:200]", "--test_split=test[:50]"]
     arguments += [f"--cache_dir={tmp_path / 'cache'}", f"--output={tmp_path / 'out'}"]
-    assert main(["few_shot", *arguments]) == 0
-    printed = capsys.readouterr().out
+    printed = printed("few_shot", *arguments)
     assert "without training" in printed and "raw pixels" in printed
     found = read_csv(tmp_path / "out" / "few_shot.csv")
     assert len(found) == 3 * 2 * 2

@@ -46,8 +46,7 @@ def test_the_index_knows_every_checkpoint(home, beside):
     assert published_scores(f"augreg/{PRETRAINED}", given).by_dataset == {"imagenet2012": 62.5}
     # What the index lacks, the table of names has.
     assert published_scores("augreg/B_16-imagenet2012", given).by_dataset == {"imagenet2012": 85.49}
-    # Another file is none.
-    for content in ("name,score\nB/16,1\n", "x" * 2**18):
+    for content in ("name,score\nB/16,1\n", "x" * 2**18):  # Another file is none.
         index.write_text(content)
         with pytest.raises(ValueError, match=r"index .*\.csv cannot be read.*It is published as"):
             published_scores("augreg/B_16", index)

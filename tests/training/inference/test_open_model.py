@@ -98,8 +98,7 @@ def test_arguments_of_a_saved_model_build_its_like(tmp_path):
     arguments = saved_arguments(tmp_path / "m.keras")
     assert keras_vit.VisionTransformer(**arguments).arguments == model.arguments
     (tmp_path / "config.json").write_text(json.dumps(CONFIG))
-    assert saved_arguments(tmp_path) == MODEL
-    assert saved_arguments("ViT-B/16") is None
+    assert saved_arguments(tmp_path) == MODEL and saved_arguments("ViT-B/16") is None
     keras.Sequential([keras.Input((4,))]).save(tmp_path / "foreign.keras")
     with pytest.raises(ValueError, match=r"VisionTransformer.*foreign\.keras, a Sequential"):
         saved_arguments(tmp_path / "foreign.keras")
@@ -128,20 +127,17 @@ def test_a_bomb_is_not_unpacked(member, tmp_path):
         read(file)
 
 
-@pytest.mark.parametrize(
-    "content, reason",
-    [
-        (b"[]", "expected an object, received a list"),
-        (b"{}", "it has no key of a config"),
-        (b'{"model": ' * 20_000 + b"1" + b"}" * 20_000, "recursion"),
-        (b"{", "Expecting property name"),
-        (b"\xff\xfe", "can't decode byte"),
-        (b'{"seed": 0}', "data, what the run was trained on, is missing or incomplete"),
-        ({"data": {**DATA, "class_names": 3}}, "data, what the run was trained on"),
-        ({"model": 5}, "model is 5"),
-        ({"seed": "1"}, "seed is '1', expected a whole number"),
-        ({"few_shot": {**WHOLE["few_shot"], "shots": 3}}, "few_shot.shots is 3"),
-    ],
+@pytest.mark.rows(
+    (b"[]", "expected an object, received a list"),
+    (b"{}", "it has no key of a config"),
+    (b'{"model": ' * 20_000 + b"1" + b"}" * 20_000, "recursion"),
+    (b"{", "Expecting property name"),
+    (b"\xff\xfe", "can't decode byte"),
+    (b'{"seed": 0}', "data, what the run was trained on, is missing or incomplete"),
+    ({"data": {**DATA, "class_names": 3}}, "data, what the run was trained on"),
+    ({"model": 5}, "model is 5"),
+    ({"seed": "1"}, "seed is '1', expected a whole number"),
+    ({"few_shot": {**WHOLE["few_shot"], "shots": 3}}, "few_shot.shots is 3"),
 )
 def test_damage_of_a_config_is_named(content, reason, tmp_path):
     file = tmp_path / "config.json"

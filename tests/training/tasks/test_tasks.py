@@ -66,8 +66,7 @@ def test_a_third_task_is_one_class(tiny, tmp_path, monkeypatch):
     model = keras.saving.load_model(tmp_path / "run" / "model.keras")
     pairs = [(model(each["image"])[:, 0], np.mean(each["image"], (1, 2, 3))) for each in batches]
     outputs, targets = np.concatenate(pairs, axis=1)[:, : split.num_examples]
-    # The untrained head gives zeros.
-    assert found["loss"][-1] < 0.2 * np.mean(targets**2)
+    assert found["loss"][-1] < 0.2 * np.mean(targets**2)  # The untrained head gives zeros.
     each = outputs - targets
     assert found["error"][-1] == pytest.approx(np.abs(each).mean(), rel=1e-4)
     assert found["count"][-1] == split.num_examples
@@ -86,8 +85,7 @@ def test_keys_metrics_and_choice_of_tasks():
     for number, changes in enumerate(({}, {"masked": masked})):
         config = schema.complete({**usual, **changes})
         assert task_of(config) is task_of(config.to_dict()) is TASKS[number]
-    assert task_of({}) is TASKS[0]
-    assert [*METRICS] == ["eval_top1", "eval_top5", "eval_loss"]
+    assert task_of({}) is TASKS[0] and [*METRICS] == ["eval_top1", "eval_top5", "eval_loss"]
     top1, loss = METRICS["eval_top1"], METRICS["eval_loss"]
     assert (top1.score(0.5), loss.score(0.5)) == (0.5, -0.5)
     assert (top1.text(0.98765), loss.text(0.98765)) == ("98.77 %", "0.9877")

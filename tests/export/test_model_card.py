@@ -32,7 +32,7 @@ def texts(tiny, tmp_path):
     return write
 
 
-def test_the_page_has_the_keys_and_facts_that_tf_hub_asks_for(tiny, module_report, texts):
+def test_the_page_has_the_facts_of_tf_hub_and_of_photos(tiny, module_report, texts, make_vit):
     page, *_ = texts(module_report, config={"dataset": "digits"})
     assert page.startswith("# Module me/tiny_vit/2\n\nClassifies images into 5 classes.\n")
     expected = {"asset-path": "tiny-vit.tar.gz", "format": "saved_model_2", "dataset": "digits"}
@@ -41,9 +41,6 @@ def test_the_page_has_the_keys_and_facts_that_tf_hub_asks_for(tiny, module_repor
     assert dict(re.findall(r"<!-- ([\w-]+): (.+) -->", page)) == expected
     for fact in ("[0, 1]", "32 x 32 pixels", "(batch, 5)", f"{tiny.count_params():,}"):
         assert fact in page
-
-
-def test_the_page_says_which_classes_and_how_photos_are_prepared(make_vit, module_report, texts):
     model = make_vit(num_layers=1, num_classes=30)
     model.class_names = ["<script>x</script>", "[a](b)", "c|d", *(f"bird {i}" for i in range(27))]
     model.preprocessing = "decode|resize(32)|value_range(-1,1)"

@@ -107,7 +107,7 @@ def test_what_is_found_is_wrong_on_a_gpu(gpu, graph, tmp_path):
     assert delegation.complete and delegation.fallbacks == ()
 
 
-def test_mending_leaves_nothing_to_find_and_the_same_bits(tmp_path):
+def test_mending_leaves_nothing_to_find_and_none_fails(tmp_path, make_vit, monkeypatch):
     before, after = tmp_path / "before.tflite", tmp_path / "after.tflite"
     tree = tiny_graph(*LOWER_RANK)
     before.write_bytes(pack(tree))
@@ -116,9 +116,6 @@ def test_mending_leaves_nothing_to_find_and_the_same_bits(tmp_path):
     after.write_bytes(pack(tree))
     image = noise(1, 1, 17, 8)
     np.testing.assert_array_equal(run(after, image), run(before, image))
-
-
-def test_an_export_that_delegates_compute_wrong_fails(make_vit, monkeypatch, tmp_path):
     monkeypatch.setattr("keras_vit.export.tflite.to_tflite.equalize_ranks", lambda tree: None)
     with pytest.raises(ExportError, match=r"every delegate computes right.*ADD"):
         export.to_tflite(make_vit(num_layers=1), tmp_path / "m.tflite")

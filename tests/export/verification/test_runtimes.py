@@ -33,7 +33,13 @@ def test_what_an_accelerator_refuses_is_named_with_its_reason(gpu, tiny_tflite, 
     assert any("STRIDED_SLICE" in each and "shrink" in each for each in found.fallbacks)
 
 
-def test_a_runtime_that_is_not_there_says_what_to_install(tiny, tiny_tflite, images, monkeypatch):
+def test_a_runtime_opens_its_format_and_says_what_to_install(
+    tiny, tiny_tflite, images, monkeypatch
+):
+    with pytest.raises(ExportError, match=r"a \.tflite file: interpreter, compiled, gpu"):
+        verify(tiny, tiny_tflite, images, runtime="hub")
+    with pytest.raises(ExportError, match="does not run in a process of its own"):
+        run_compiled(pathlib.Path("nothing.tflite"), images)
     monkeypatch.setenv("VK_ICD_FILENAMES", "/dev/null")
     with pytest.raises(RuntimeMissing, match="Expected a GPU"):  # a driver, and none
         runtimes.open_gpu(tiny_tflite).run(images)
@@ -46,13 +52,6 @@ def test_a_runtime_that_is_not_there_says_what_to_install(tiny, tiny_tflite, ima
     monkeypatch.setitem(sys.modules, "playwright.sync_api", None)
     with pytest.raises(RuntimeMissing, match=r"keras-vit-16x16\[browser\]"):
         verify(tiny, tiny_tflite, images, runtime="browser")
-
-
-def test_a_runtime_opens_its_own_format(tiny, tiny_tflite, images):
-    with pytest.raises(ExportError, match=r"a \.tflite file: interpreter, compiled, gpu"):
-        verify(tiny, tiny_tflite, images, runtime="hub")
-    with pytest.raises(ExportError, match="does not run in a process of its own"):
-        run_compiled(pathlib.Path("nothing.tflite"), images)
 
 
 @pytest.mark.parametrize("runtime", ["openvino", "mediapipe"])

@@ -47,9 +47,8 @@ def test_pickles_are_never_loaded(tmp_path):
     np.array([trap], dtype=object).dump(tmp_path / "b.pkl")
     with zipfile.ZipFile(tmp_path / "c.pth", "w") as archive:
         archive.writestr("c/data.pkl", pickle.dumps(trap))
-    (tmp_path / "d.pt").write_bytes(
-        b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19." + pickle.dumps(trap)
-    )
+    start = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
+    (tmp_path / "d.pt").write_bytes(start + pickle.dumps(trap))
     shutil.copy(tmp_path / "c.pth", tmp_path / "pytorch_model.bin")
     for name in ("a.npz", "b.pkl", "c.pth", "d.pt", ""):
         with pytest.raises(CheckpointError, match="can run code") as error:
@@ -136,8 +135,7 @@ def test_file_appears_only_when_complete_and_else_the_earlier_one_stays(tmp_path
     monkeypatch.setattr(layout.FileArray, "pack", Mock(side_effect=OSError("no space")))
     with pytest.raises(OSError, match="no space"):
         keras_vit.save_checkpoint(make_vit(), path)
-    assert path.read_bytes() == b"before"
-    assert os.listdir(tmp_path) == ["model.npz"]
+    assert path.read_bytes() == b"before" and os.listdir(tmp_path) == ["model.npz"]
 
 
 def test_half_precision_models_are_written_in_single(tmp_path):

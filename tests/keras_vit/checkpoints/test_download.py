@@ -14,6 +14,7 @@ from tests.file_server import serving
 from tests.keras_vit.small import assert_logits, forward, make_images, make_vit
 
 DATA = np.random.default_rng(0).bytes(3_000_000)
+SIZE = "has 3000000 bytes, and the published file has"
 
 
 def md5(data):
@@ -30,11 +31,9 @@ def server():
 def test_download_and_cache_which_several_processes_share(server, tmp_path, capsys):
     server.checksum = md5(DATA)
     path = download(server.file, tmp_path / "cache" / "model.npz")
-    assert path.read_bytes() == DATA
-    assert os.listdir(path.parent) == ["model.npz"]
+    assert path.read_bytes() == DATA and os.listdir(path.parent) == ["model.npz"]
     assert "3000000" in capsys.readouterr().out.replace("/", "")
-    assert download(server.file, path) == path
-    assert server.requests == [None]
+    assert download(server.file, path) == path and server.requests == [None]
     paths = [path.with_name("other.npz")] * 4
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(download, [server.file] * 4, paths)) == paths
@@ -42,17 +41,12 @@ def test_download_and_cache_which_several_processes_share(server, tmp_path, caps
     assert set(os.listdir(path.parent)) == {"model.npz", "other.npz"}
 
 
-@pytest.mark.parametrize(
-    ("change", "content"),
-    [
-        ({"checksum": md5(DATA)}, DATA),
-        ({"content": DATA[::-1], "etag": '"2"'}, DATA[::-1]),
-        ({"ranges": False}, DATA),
-    ],
+@pytest.mark.rows(
+    ({"checksum": md5(DATA)}, DATA),
+    ({"content": DATA[::-1], "etag": '"2"'}, DATA[::-1]),
+    ({"ranges": False}, DATA),
 )
-def test_interrupted_downloads_are_resumed_unless_the_file_changed(
-    change, content, server, tmp_path
-):
+def test_interrupted_downloads_are_resumed(change, content, server, tmp_path):
     server.cut_after = 1_200_000
     path, size_range = tmp_path / "model.npz", (3_000_000, 3_000_000)
     with pytest.raises(DownloadError, match="cannot be downloaded"):
@@ -69,33 +63,24 @@ def test_interrupted_downloads_are_resumed_unless_the_file_changed(
         assert os.listdir(tmp_path) == ["model.npz"]
 
 
-SIZE = "has 3000000 bytes, and the published file has"
-
-
-@pytest.mark.parametrize(
-    ("change", "size_range", "message"),
-    [
-        ({"checksum": md5(DATA[1:])}, None, "checksum"),
-        ({"checksum": "A"}, None, "checksum"),
-        # The server's announcement is enough: nothing of the file is downloaded.
-        *(({}, sizes, SIZE) for sizes in ((3_000_001, 4_000_000), (1, 2_999_999), (10**7, None))),
-        ({"content": b""}, None, "empty"),
-    ],
+@pytest.mark.rows(
+    ({"checksum": md5(DATA[1:])}, None, "checksum"),
+    ({"checksum": "A"}, None, "checksum"),
+    # The server's announcement is enough: nothing of the file is downloaded.
+    *(({}, sizes, SIZE) for sizes in ((3_000_001, 4_000_000), (1, 2_999_999), (10**7, None))),
+    ({"content": b""}, None, "empty"),
 )
 def test_another_file_than_announced_is_not_kept(change, size_range, message, server, tmp_path):
     vars(server).update(change)
     with pytest.raises(DownloadError, match=message):
         download(server.file, tmp_path / "model.npz", size_range=size_range)
-    assert not (tmp_path / "model.npz").exists()
-    assert not (size_range and os.listdir(tmp_path))
+    assert not (tmp_path / "model.npz").exists() and not (size_range and os.listdir(tmp_path))
 
 
 def test_no_such_file_and_no_network(server, tmp_path):
     server.content = {}
-    for url, reason in (
-        (server.file, "the server answers 404"),
-        ("http://127.0.0.1:9/model.npz", "refused"),
-    ):
+    closed = ("http://127.0.0.1:9/model.npz", "refused")
+    for url, reason in ((server.file, "the server answers 404"), closed):
         with pytest.raises(DownloadError) as error:
             download(url, tmp_path / "model.npz", timeout=5)
         assert f"{url} cannot be downloaded: " in str(error.value)
@@ -126,8 +111,7 @@ def test_weights_by_name(bucket, tmp_path):
     np.testing.assert_allclose(*features, atol=1e-5)
     assert bucket.requests == [None]
     cached = tmp_path / "keras" / "keras_vit" / "imagenet21k" / "ViT-B_16.npz"
-    assert cache_directory() in cached.parents
-    assert cached.exists()
+    assert cache_directory() in cached.parents and cached.exists()
     keras_vit.load_checkpoint(make_vit(representation_size=16), "imagenet21k/ViT-B_16")
 
 
@@ -136,13 +120,9 @@ def test_the_hubs_weights_by_name(bucket, cases, golden, build_case, monkeypatch
     """Normalization comes from the table: the file is alone in the cache."""
     arrays, listed = golden.checkpoint(cases["deit"]), published_weights
     bucket.content = save(arrays)
-    facts = {
-        "path": "timm/tiny/resolve/main/model.safetensors",
-        "model": "ViT-B/16",
-        "arguments": {"gelu": "erf", "num_heads": 4},
-        "parameters": sum(array.size for array in arrays.values()),
-        **listed.IMAGENET,
-    }
+    facts = {"path": "timm/tiny/resolve/main/model.safetensors", "model": "ViT-B/16"}
+    facts |= {"arguments": {"gelu": "erf", "num_heads": 4}, **listed.IMAGENET}
+    facts["parameters"] = sum(array.size for array in arrays.values())
 
     def load(changes, **overrides):
         monkeypatch.setitem(listed.TABLE, "timm/tiny", listed.Published(**facts | changes))

@@ -10,6 +10,10 @@ from keras_vit.checkpoints.weights_of_model import POSITION_TABLE
 from tests.keras_vit.small import edited, make_vit, positions_of, to_numpy
 
 FIND = "keras_vit.checkpoints.load.find_checkpoint"
+HALF = {"mean": (0.5,) * 3, "std": (0.5,) * 3}
+HUGGING_FACE = {"hidden_act": "gelu", "layer_norm_eps": 1e-6, "num_attention_heads": 3}
+CONFIGS = {"published": None, "timm": {"architecture": "deit_tiny_patch16_224"}}
+CONFIGS |= {"hugging face": HUGGING_FACE, "its tower": {"vision_config": HUGGING_FACE}}
 
 
 def refuse(model, path, load=keras_vit.load_checkpoint, **arguments):
@@ -115,15 +119,12 @@ def test_other_files_models_and_grids_are_refused(saved, tmp_path):
         keras_vit.load_checkpoint(model, saved)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "kept"),
-    [
-        ({}, {"head"}),
-        ({"num_classes": 3}, {"head"}),
-        ({"representation_size": 12}, set()),
-        ({"representation_size": 12, "num_classes": 3}, {"head"}),
-        ({"num_classes": None}, set()),
-    ],
+@pytest.mark.rows(
+    ({}, {"head"}),
+    ({"num_classes": 3}, {"head"}),
+    ({"representation_size": 12}, set()),
+    ({"representation_size": 12, "num_classes": 3}, {"head"}),
+    ({"num_classes": None}, set()),
 )
 def test_transfer(arguments, kept, saved):
     model = make_vit(seed=1, **arguments)
@@ -157,16 +158,6 @@ def test_sums_of_lora_and_quantized_kernels_are_no_weights(of_file, saved, tmp_p
         with pytest.raises(ValueError, match=r"Expected a model as it was trained\..*int8"):
             load_file(model, saved)
     assert all(map(np.array_equal, map(to_numpy, model.weights), before))
-
-
-HALF = {"mean": (0.5,) * 3, "std": (0.5,) * 3}
-HUGGING_FACE = {"hidden_act": "gelu", "layer_norm_eps": 1e-6, "num_attention_heads": 3}
-CONFIGS = {
-    "published": None,
-    "timm": {"architecture": "deit_tiny_patch16_224"},
-    "hugging face": HUGGING_FACE,
-    "its tower": {"vision_config": HUGGING_FACE},
-}
 
 
 @pytest.fixture
@@ -209,15 +200,12 @@ def test_another_function_is_told_and_other_heads_are_refused(stated, load_besid
         load(num_heads=4)
 
 
-@pytest.mark.parametrize(
-    "name, config, message",
-    [
-        ("config.json", {"hidden_act": "relu"}, "says 'relu'"),
-        ("config.json", {"model_args": {"act_layer": "silu"}}, "says 'silu'"),
-        ("config.json", {"model_args": {"num_heads": 1}}, "says num_heads=1"),
-        ("config.json", {"pooler_act": "relu"}, "pooler_act='relu'"),
-        ("preprocessor_config.json", {"do_flip_channel_order": True}, "flips the order"),
-    ],
+@pytest.mark.rows(
+    ("config.json", {"hidden_act": "relu"}, "says 'relu'"),
+    ("config.json", {"model_args": {"act_layer": "silu"}}, "says 'silu'"),
+    ("config.json", {"model_args": {"num_heads": 1}}, "says num_heads=1"),
+    ("config.json", {"pooler_act": "relu"}, "pooler_act='relu'"),
+    ("preprocessor_config.json", {"do_flip_channel_order": True}, "flips the order"),
 )
 def test_what_no_model_here_computes_is_refused(name, config, message, load_beside):
     with pytest.raises(CheckpointError, match=message):
@@ -259,17 +247,12 @@ def test_the_head_of_a_keras_file_brings_its_classes(tmp_path):
 
 
 @pytest.mark.filterwarnings("error::UserWarning")
-@pytest.mark.parametrize(
-    ("case", "usual", "other", "config"),
-    [
-        ("deit", "erf", "tanh", {}),
-        ("hf", "erf", "tanh", {"architecture": []}),
-        ("hf_siglip", "tanh", "erf", {"vision_config": [3]}),
-    ],
+@pytest.mark.rows(
+    ("deit", "erf", "tanh", {}),
+    ("hf", "erf", "tanh", {"architecture": []}),
+    ("hf_siglip", "tanh", "erf", {"vision_config": [3]}),
 )
-def test_where_nothing_is_stated_another_gelu_than_the_usual_is_told(
-    case, usual, other, config, load_beside
-):
+def test_an_unusual_gelu_is_told(case, usual, other, config, load_beside):
     load_beside(case, config, gelu=usual)
     with pytest.warns(UserWarning, match=f"states no activation.*gelu='{usual}' unless"):
         load_beside(case, config, gelu=other)

@@ -35,8 +35,8 @@ def test_kinds_of_what_exists(kind, tmp_path):
     assert found.run_config == (path / "config.json" if run else None)
 
 
-@pytest.mark.parametrize(
-    "name", ["augreg/B_16", "augreg/ViT-B_16.npz", "gsam/ViT-S_16", "timm/vit_base_patch16_224.mae"]
+@pytest.mark.rows(
+    "augreg/B_16", "augreg/ViT-B_16.npz", "gsam/ViT-S_16", "timm/vit_base_patch16_224.mae"
 )
 def test_a_path_comes_before_a_published_name(name, tmp_path, monkeypatch):
     assert model_source(name).kind == Kind.PUBLISHED

@@ -6,15 +6,8 @@ from safetensors.numpy import load_file, save_file
 
 import keras_vit
 from keras_vit.checkpoints import CheckpointError, load_weights
-from tests.keras_vit.small import (
-    assert_logits,
-    assert_same,
-    edited,
-    forward,
-    make_resnet,
-    make_vit,
-    to_numpy,
-)
+from tests.keras_vit import small
+from tests.keras_vit.small import assert_logits, assert_same, edited, forward, make_vit, to_numpy
 
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 PREPROCESSOR = "preprocessor_config.json"
@@ -33,15 +26,12 @@ def folder(case, golden, tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("config.json", {"pretrained_cfg": {"mean": MEAN, "std": STD}}),
-        ("config.json", {"architecture": "deit", "mean": MEAN, "std": STD}),
-        (PREPROCESSOR, HUGGING_FACE),
-        (PREPROCESSOR, OF_BYTES | {"do_rescale": False}),
-        (PREPROCESSOR, HUGGING_FACE | {"rescale_factor": 0.00392156862745098}),
-    ],
+@pytest.mark.rows(
+    ("config.json", {"pretrained_cfg": {"mean": MEAN, "std": STD}}),
+    ("config.json", {"architecture": "deit", "mean": MEAN, "std": STD}),
+    (PREPROCESSOR, HUGGING_FACE),
+    (PREPROCESSOR, OF_BYTES | {"do_rescale": False}),
+    (PREPROCESSOR, HUGGING_FACE | {"rescale_factor": 0.00392156862745098}),
 )
 def test_normalization_beside_the_file(name, content, folder, case, build_case):
     (folder / name).write_text(json.dumps(content))
@@ -52,14 +42,11 @@ def test_normalization_beside_the_file(name, content, folder, case, build_case):
     assert_logits(model, case)
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "arguments"),
-    [
-        (PREPROCESSOR, {"image_mean": 0.25, "image_std": 0.75}, {}),
-        (PREPROCESSOR, {"image_mean": [0.25] * 3, "image_std": 0.75}, {}),
-        ("config.json", {"pretrained_cfg": {"mean": 0.25, "std": [0.75] * 3}}, {}),
-        ("config.json", {}, {"mean": 0.25, "std": 0.75}),
-    ],
+@pytest.mark.rows(
+    (PREPROCESSOR, {"image_mean": 0.25, "image_std": 0.75}, {}),
+    (PREPROCESSOR, {"image_mean": [0.25] * 3, "image_std": 0.75}, {}),
+    ("config.json", {"pretrained_cfg": {"mean": 0.25, "std": [0.75] * 3}}, {}),
+    ("config.json", {}, {"mean": 0.25, "std": 0.75}),
 )
 def test_one_number_is_that_of_all_colors(name, content, arguments, folder, case, build_case):
     one, three = build_case(case), build_case(case)
@@ -84,20 +71,17 @@ def test_without_normalization_is_refused(folder, case, build_case):
     assert all(map(np.array_equal, model.get_weights(), before))
 
 
-@pytest.mark.parametrize(
-    ("text", "arguments", "message"),
-    [
-        ("{}", {"mean": MEAN}, "a mean and a positive std"),
-        ("{}", {"mean": MEAN, "std": [0.1, 0.1]}, "a mean and a positive std"),
-        ("{}", {"mean": MEAN, "std": [0.1, 0.1, 0.0]}, "a mean and a positive std"),
-        ("{}", {"mean": [np.nan, 0, 0], "std": STD}, "a mean and a positive std"),
-        ("{}", {"mean": "rgb", "std": STD}, "a mean and a positive std"),
-        ("{}", {"std": 0.5}, "a mean and a positive std"),
-        ("{}", {"mean": 127.5, "std": 127.5}, "Divide values of"),
-        ("{}", {"mean": (123, 117, 104), "std": (58, 57, 57)}, "Divide values of"),
-        *((text, {}, r"preprocessor_config\.json") for text in ("{", "{}", '{"image_mean": 1}')),
-        ('{"do_normalize": false, "rescale_factor": "a"}', {}, "a positive `rescale_factor`"),
-    ],
+@pytest.mark.rows(
+    ("{}", {"mean": MEAN}, "a mean and a positive std"),
+    ("{}", {"mean": MEAN, "std": [0.1, 0.1]}, "a mean and a positive std"),
+    ("{}", {"mean": MEAN, "std": [0.1, 0.1, 0.0]}, "a mean and a positive std"),
+    ("{}", {"mean": [np.nan, 0, 0], "std": STD}, "a mean and a positive std"),
+    ("{}", {"mean": "rgb", "std": STD}, "a mean and a positive std"),
+    ("{}", {"std": 0.5}, "a mean and a positive std"),
+    ("{}", {"mean": 127.5, "std": 127.5}, "Divide values of"),
+    ("{}", {"mean": (123, 117, 104), "std": (58, 57, 57)}, "Divide values of"),
+    *((text, {}, r"preprocessor_config\.json") for text in ("{", "{}", '{"image_mean": 1}')),
+    ('{"do_normalize": false, "rescale_factor": "a"}', {}, "a positive `rescale_factor`"),
 )
 def test_impossible_normalization(text, arguments, message, folder, case, build_case):
     (folder / PREPROCESSOR).write_text(text)
@@ -106,9 +90,7 @@ def test_impossible_normalization(text, arguments, message, folder, case, build_
 
 
 @pytest.mark.parametrize("name", ["deit", "vit"])
-def test_gray_images_have_the_logits_of_the_same_in_color(
-    name, cases, golden, build_case, load_case, write_case, tmp_path
-):
+def test_gray_images_equal_color(name, cases, golden, build_case, load_case, write_case, tmp_path):
     case = cases[name]
     gray = golden.images_of(case)[..., :1]
     models = [build_case(case, in_channels=channels) for channels in (1, 3)]
@@ -120,9 +102,7 @@ def test_gray_images_have_the_logits_of_the_same_in_color(
 
 @pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("channels", [2, 3, 4, 6])
-def test_channels_are_normalized_as_the_colors_that_they_repeat(
-    channels, normalize, folder, case, golden, build_case
-):
+def test_channels_are_normalized_as_colors(channels, normalize, folder, case, golden, build_case):
     """The sum over channels i of 3 / n K[i mod 3] ((x + 1) / 2 - mean) / std."""
     (folder / PREPROCESSOR).write_text(json.dumps(HUGGING_FACE | {"do_normalize": normalize}))
     mean, std = (MEAN, STD) if normalize else ([0] * 3, [1] * 3)
@@ -142,9 +122,7 @@ def test_channels_are_normalized_as_the_colors_that_they_repeat(
     np.testing.assert_array_equal(to_numpy(projection.bias), arrays["patch_embed.proj.bias"])
 
 
-def test_a_normalization_is_of_three_colors_and_of_files_that_have_one(
-    saved, case, golden, build_case, tmp_path
-):
+def test_a_normalization_has_three_colors(saved, case, golden, build_case, tmp_path):
     arrays = golden.checkpoint(case)
     arrays["patch_embed.proj.weight"] = arrays["patch_embed.proj.weight"][:, :1].copy()
     save_file(arrays, tmp_path / "gray.safetensors")
@@ -168,7 +146,7 @@ def test_kernels_that_cannot_be_converted_are_refused(saved):
     # NaFlex embeds flattened patches by a matrix.
     refuse(make_vit(representation_size=12), edited(saved, **{"embedding/kernel": flat}))
     hybrid = {"resnet": {"num_layers": (1,)}, "image_size": 32}
-    for make, arguments in ((make_vit, hybrid), (make_resnet, {})):
+    for make, arguments in ((make_vit, hybrid), (small.make_resnet, {})):
         keras_vit.save_checkpoint(make(**arguments), saved)
         refuse(make(**arguments, in_channels=1), saved)
     keras_vit.save_checkpoint(make_vit(in_channels=4), saved)

@@ -36,13 +36,14 @@ ADDRESSES = {
     "bit/BiT-S-R152x4-ILSVRC2012": f"{BUCKET}/bit_models/BiT-S-R152x4-ILSVRC2012.npz",
     f"bit/{VTAB}": f"{BUCKET}/bit_models/{VTAB}.npz",
 }
+UNKNOWN = ["ViT-B_16", "imagenet21k/../ViT-B_16", "augreg/B_17", "bit/BiT-M-R50x1?", ""]
+OF_OTHER_CLASSES = [R26, ADAPTED.replace("imagenet2012", "cifar100"), "imagenet21k/ViT-B_16", "x"]
+OF_OTHER_CLASSES += [R26.replace("i21k", "i1k") + "--cifar10-steps_2k-lr_0.01-res_224"]
+OF_OTHER_CLASSES += ["timm/vit_small_patch14_dinov2.lvd142m", "bit/BiT-M-R50x1"]
 
 
 def test_addresses():
     assert {name: listed.url_of(name) for name in ADDRESSES} == ADDRESSES
-
-
-UNKNOWN = ["ViT-B_16", "imagenet21k/../ViT-B_16", "augreg/B_17", "bit/BiT-M-R50x1?", ""]
 
 
 @pytest.mark.parametrize("name", [*UNKNOWN, "bit/BiT-L-R50x1"])
@@ -101,25 +102,17 @@ def test_rows_are_complete(name):
     assert [int(size) for size in pixels] in ([], [row.image_size])
 
 
-OF_OTHER_CLASSES = [R26, ADAPTED.replace("imagenet2012", "cifar100"), "imagenet21k/ViT-B_16", "x"]
-OF_OTHER_CLASSES += [R26.replace("i21k", "i1k") + "--cifar10-steps_2k-lr_0.01-res_224"]
-OF_OTHER_CLASSES += ["timm/vit_small_patch14_dinov2.lvd142m", "bit/BiT-M-R50x1"]
-
-
-@pytest.mark.parametrize(
-    "name, model, image_size",
-    [
-        ("imagenet21k+imagenet2012/ViT-B_16", "ViT-B/16", 384),
-        ("imagenet21k+imagenet2012/ViT-B_16-224", "ViT-B/16", 224),
-        (DEIT3, "ViT-B/16", 384),
-        ("gsam/ViT-S_16", "ViT-S/16", 224),
-        ("augreg/R_Ti_16-imagenet2012", "R+ViT-Ti/16", 384),
-        (ADAPTED, "R26+ViT-S/32", 384),
-        (R26.replace("i21k", "i1k"), "R26+ViT-S/32", 224),
-        ("bit/BiT-S-R50x1", "BiT-R50x1", 224),
-        ("bit/BiT-S-R50x1-ILSVRC2012", "BiT-R50x1", 480),
-        *((name, None, None) for name in OF_OTHER_CLASSES),
-    ],
+@pytest.mark.rows(
+    ("imagenet21k+imagenet2012/ViT-B_16", "ViT-B/16", 384),
+    ("imagenet21k+imagenet2012/ViT-B_16-224", "ViT-B/16", 224),
+    (DEIT3, "ViT-B/16", 384),
+    ("gsam/ViT-S_16", "ViT-S/16", 224),
+    ("augreg/R_Ti_16-imagenet2012", "R+ViT-Ti/16", 384),
+    (ADAPTED, "R26+ViT-S/32", 384),
+    (R26.replace("i21k", "i1k"), "R26+ViT-S/32", 224),
+    ("bit/BiT-S-R50x1", "BiT-R50x1", 224),
+    ("bit/BiT-S-R50x1-ILSVRC2012", "BiT-R50x1", 480),
+    *((name, None, None) for name in OF_OTHER_CLASSES),
 )
 def test_names_of_classifiers_of_imagenet(name, model, image_size):
     row = listed.published_classifier(name)

@@ -12,15 +12,12 @@ from keras_vit.interpolation import half_pixel_weights
 from tests.keras_vit.small import make_vit, to_numpy
 
 
-@pytest.mark.parametrize(
-    ("grid", "size", "expected"),
-    [
-        ([[1, 2], [3, 5]], (3, 3), [[1, 1.5, 2], [2, 2.75, 3.5], [3, 4, 5]]),
-        # Shrinking samples without averaging.
-        (np.arange(16).reshape(4, 4), (2, 2), [[0, 3], [12, 15]]),
-        ([[1, 2], [3, 5]], (1, 2), [[1, 2]]),
-        ([[7]], (2, 3), np.full((2, 3), 7)),
-    ],
+@pytest.mark.rows(
+    ([[1, 2], [3, 5]], (3, 3), [[1, 1.5, 2], [2, 2.75, 3.5], [3, 4, 5]]),
+    # Shrinking samples without averaging.
+    (np.arange(16).reshape(4, 4), (2, 2), [[0, 3], [12, 15]]),
+    ([[1, 2], [3, 5]], (1, 2), [[1, 2]]),
+    ([[7]], (2, 3), np.full((2, 3), 7)),
 )
 def test_small_grids(grid, size, expected):
     found = resized.resize_grid(np.asarray(grid, "float32")[..., None], *size)
@@ -46,65 +43,53 @@ def test_same_size_is_the_same_bits_and_constants_stay(flexible):
         np.testing.assert_allclose(constant, 1, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("entries", "class_token", "grid_size", "stated", "class_entry", "expected"),
-    [
-        *((197, token, (24, 24), None, None, (14, 14, 1)) for token in (False, True)),
-        *((196, token, (24, 24), None, None, (14, 14, 0)) for token in (False, True)),
-        # 18 x 32 has as many cells as 24 x 24.
-        (577, True, (18, 32), None, None, (18, 32, 1)),
-        (577, True, (18, 32), (24, 24), None, (24, 24, 1)),
-        # And 14 x 14 without a class token is 13 x 15 with one.
-        (196, True, (13, 15), None, None, (13, 15, 1)),
-        (196, True, (13, 15), (14, 14), None, (14, 14, 0)),
-        # Without a class token, a square comes before the model's grid with an entry for one.
-        (196, False, (13, 15), None, None, (14, 14, 0)),
-        (10, True, (2, 5), None, None, (2, 5, 0)),
-        (6, False, (2, 3), None, None, (2, 3, 0)),
-        (13, True, (5, 5), (3, 4), None, (3, 4, 1)),
-        (2, True, (5, 5), None, None, (1, 1, 1)),
-        # 16 entries of a format that always has a class token are no grid of 4 x 4.
-        *((16, token, (5, 3), None, True, (5, 3, 1)) for token in (False, True)),
-        (17, True, (3, 3), None, True, (4, 4, 1)),
-        (16, True, (3, 5), None, False, (4, 4, 0)),
-    ],
+@pytest.mark.rows(
+    *((197, token, (24, 24), None, None, (14, 14, 1)) for token in (False, True)),
+    *((196, token, (24, 24), None, None, (14, 14, 0)) for token in (False, True)),
+    # 18 x 32 has as many cells as 24 x 24.
+    (577, True, (18, 32), None, None, (18, 32, 1)),
+    (577, True, (18, 32), (24, 24), None, (24, 24, 1)),
+    # And 14 x 14 without a class token is 13 x 15 with one.
+    (196, True, (13, 15), None, None, (13, 15, 1)),
+    (196, True, (13, 15), (14, 14), None, (14, 14, 0)),
+    # Without a class token, a square comes before the model's grid with an entry for one.
+    (196, False, (13, 15), None, None, (14, 14, 0)),
+    (10, True, (2, 5), None, None, (2, 5, 0)),
+    (6, False, (2, 3), None, None, (2, 3, 0)),
+    (13, True, (5, 5), (3, 4), None, (3, 4, 1)),
+    (2, True, (5, 5), None, None, (1, 1, 1)),
+    # 16 entries of a format that always has a class token are no grid of 4 x 4.
+    *((16, token, (5, 3), None, True, (5, 3, 1)) for token in (False, True)),
+    (17, True, (3, 3), None, True, (4, 4, 1)),
+    (16, True, (3, 5), None, False, (4, 4, 0)),
 )
 def test_grid_of_a_table(entries, class_token, grid_size, stated, class_entry, expected):
     assert resized.grid_of_table(entries, class_token, grid_size, stated, class_entry) == expected
 
 
-@pytest.mark.parametrize(
-    ("entries", "stated", "class_entry", "message"),
-    [
-        *((entries, None, None, "position_grid") for entries in (0, 13, 195)),
-        (197, (3, 3), None, "3 rows and 3 columns"),
-        (16, None, HUGGING_FACE_VIT.class_entry, "4 columns, with a class token"),
-        (16, None, HUGGING_FACE_DINOV2.class_entry, "4 columns, with a class token"),
-    ],
+@pytest.mark.rows(
+    *((entries, None, None, "position_grid") for entries in (0, 13, 195)),
+    (197, (3, 3), None, "3 rows and 3 columns"),
+    (16, None, HUGGING_FACE_VIT.class_entry, "4 columns, with a class token"),
+    (16, None, HUGGING_FACE_DINOV2.class_entry, "4 columns, with a class token"),
 )
 def test_a_table_without_grid(entries, stated, class_entry, message):
     with pytest.raises(CheckpointError, match=message):
         resized.grid_of_table(entries, True, (4, 4), stated, class_entry)
 
 
-def test_the_class_tokens_entry_stays_apart():
+def test_the_class_tokens_entry_half_pixel_weights_and_grown_patches():
     table = np.random.default_rng(0).standard_normal((1, 5, 2), "float32")
     patches = resized.resize_table(table, False, (3, 4))
     assert patches.shape == (1, 12, 2)
     for given, token in ((table, table[:, :1]), (table[:, 1:], np.zeros((1, 1, 2)))):
         expected = np.concatenate([token, patches], 1)
         np.testing.assert_array_equal(resized.resize_table(given, True, (3, 4)), expected)
-
-
-def test_half_pixel_weights():
     """Of two pixels to four: quarters between, and the edges repeated."""
     expected = [[1, 0], [0.75, 0.25], [0.25, 0.75], [0, 1]]
     np.testing.assert_allclose(half_pixel_weights(2, 4), expected)
     np.testing.assert_allclose(half_pixel_weights(4, 2, antialias=True).sum(1), 1)
     assert (half_pixel_weights(4, 2, antialias=True) > 0).sum() > 4
-
-
-def test_grown_patches_have_the_same_embeddings():
     """Section 3.4: <B x, w'> = <x, w> for every patch x if B enlarges."""
     by_row, by_column = half_pixel_weights(8, 13), half_pixel_weights(6, 9)
     rng = np.random.default_rng(1)

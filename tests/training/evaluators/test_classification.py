@@ -23,7 +23,7 @@ def evaluated(logits, labels, model=lambda images: images, **settings):
     return classification.evaluate(model, [{"image": logits, "label": labels}], **settings)
 
 
-def test_counts_of_a_worked_example():
+def test_counts_of_a_worked_example_classes_in_a_cycle_and_tables():
     # Of each image the label is the first, the fifth, the sixth.
     logits = np.tile(np.arange(9, 2, -1).astype(np.float32), (3, 1))
     result = evaluated(logits, one_hot([0, 4, 5], 7))
@@ -33,15 +33,18 @@ def test_counts_of_a_worked_example():
     expected = np.zeros((7, 7), int)
     expected[[0, 4, 5], 0] = 1
     np.testing.assert_array_equal(result["confusion"], expected)
-
-
-def test_classes_in_a_cycle_which_is_not_its_own_inverse():
     order = evaluation.class_order(["owl", "ant", "bee"], ["ant", "bee", "owl"], "birds")
     assert order == [1, 2, 0]
     logits = np.array([[0, 2, 1], [0, 1, 2], [0, 1, 2]], "float32")  # The model says ant, bee, bee.
     result = evaluated(logits, one_hot([0, 1, 2], 3), classes=order)
     assert result["top1"] == 2 / 3
     np.testing.assert_array_equal(result["confusion"], [[1, 0, 0], [0, 1, 0], [0, 1, 0]])
+    confusion = np.array([[3, 1, 0], [0, 0, 0], [2, 1, 2]])
+    assert evaluation.per_class(confusion, ["cat", "dog", "owl"]).rows == [
+        ("cat", 4, "75.00", "60.00", "dog (1)"),
+        ("dog", 0, "–", "0.00", ""),
+        ("owl", 5, "40.00", "100.00", "cat (2)"),
+    ]
 
 
 def test_real_counts_any_label_and_leaves_out_images_without(caplog):
@@ -118,15 +121,6 @@ def test_functions_and_hub_modules_are_models_too(vit, tmp_path):
         assert found["top1"] == expected["top1"]
         assert found["loss"] == pytest.approx(expected["loss"], rel=1e-6)
         np.testing.assert_array_equal(found["confusion"], expected["confusion"])
-
-
-def test_per_class_table():
-    confusion = np.array([[3, 1, 0], [0, 0, 0], [2, 1, 2]])
-    assert evaluation.per_class(confusion, ["cat", "dog", "owl"]).rows == [
-        ("cat", 4, "75.00", "60.00", "dog (1)"),
-        ("dog", 0, "–", "0.00", ""),
-        ("owl", 5, "40.00", "100.00", "cat (2)"),
-    ]
 
 
 def test_errors_name_what_was_expected(vit):

@@ -66,18 +66,15 @@ def test_class_token_absorbs_its_position(tmp_path):
     assert not (tmp_path / "b.npz").exists()
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"attention": "axial", "classifier": "gap"},
-        {"position_embedding": "learned_2d"},
-        {"position_embedding": "relative"},
-        {"position_embedding": "sincos_2d", "classifier": "gap"},
-        {"position_placement": "every"},
-        {"classifier": "unpooled"},
-        {"classifier": "map"},
-        {"num_classes": None, "register_tokens": 4},
-    ],
+@pytest.mark.rows(
+    {"attention": "axial", "classifier": "gap"},
+    {"position_embedding": "learned_2d"},
+    {"position_embedding": "relative"},
+    {"position_embedding": "sincos_2d", "classifier": "gap"},
+    {"position_placement": "every"},
+    {"classifier": "unpooled"},
+    {"classifier": "map"},
+    {"num_classes": None, "register_tokens": 4},
 )
 def test_models_beyond_the_originals(arguments, tmp_path):
     model, other = make_vit(**arguments), make_vit(1, **arguments)
@@ -129,10 +126,9 @@ def test_a_stated_grid_tells_whether_a_table_has_a_class_token():
 def test_counters_of_bits_names_are_ignored_and_kept_and_its_head_is_skipped(tmp_path):
     model, other = make_resnet(), make_resnet(seed=1)
     keras_vit.save_checkpoint(model, tmp_path / "a.npz")
-    counted = {
-        name.replace("standardized_conv2d/", f"standardized_conv2d_{i}/"): array
-        for i, (name, array) in enumerate(np.load(tmp_path / "a.npz").items())
-    }
+    counted, plain = {}, "standardized_conv2d/"
+    for i, (name, array) in enumerate(np.load(tmp_path / "a.npz").items()):
+        counted[name.replace(plain, f"{plain[:-1]}_{i}/")] = array
     np.savez(tmp_path / "b.npz", **counted)
     keras_vit.load_checkpoint(other, tmp_path / "b.npz")
     assert_same(model, other)

@@ -2,7 +2,6 @@ import keras
 import numpy as np
 import pytest
 from keras import ops
-from keras_vit.training.inference.open_source import open_source
 
 from keras_vit.training import tasks
 from keras_vit.training.config import schema
@@ -10,6 +9,7 @@ from keras_vit.training.data import open_dataset
 from keras_vit.training.data.tf_data_batches import eval_dataset
 from keras_vit.training.engine.update import Objective
 from keras_vit.training.errors import UsageError
+from keras_vit.training.inference.open_model import open_source
 from keras_vit.training.loop import trainer
 from keras_vit.training.loop.state import LoopState
 from keras_vit.training.loop.stopping import BestEvaluation

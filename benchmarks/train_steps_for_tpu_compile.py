@@ -22,8 +22,8 @@ from benchmarks.tpu_compile import OPTIMIZER, PRECISION, collectives, reason
 from keras_vit import create_model
 from keras_vit.training.config import schema
 from keras_vit.training.engine.engine_interface import Engine
-from keras_vit.training.engine.jax import (
-    JaxEngine,
+from keras_vit.training.engine.jax import JaxEngine
+from keras_vit.training.engine.jax_mesh import (
     batch_sharding,
     create_mesh,
     replicated,

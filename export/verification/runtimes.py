@@ -94,7 +94,7 @@ class Delegation:
 class Artifact:
     """An exported file, opened by what will run it in the end."""
 
-    kind: str  # key of `export.verification.report.THRESHOLDS`
+    kind: str  # key of `export.verification.thresholds.THRESHOLDS`
     output: str  # "logits", "probabilities" or "representation"
     # From images (n, height, width, 3) float32 in [0, 1] to the outputs (n, …), and to what an
     # accelerator took, None where there is none.

@@ -25,9 +25,10 @@ from ..largest_activations import FLOAT16_LARGEST, largest_activations
 from ..supported_models import CLASSIFIERS, check_range, portable
 from ..tflite.mediapipe_metadata import is_metadata
 from ..web.to_web import page_settings, settings_of_page, tflite_of_page
-from .report import THRESHOLDS, Report, Thresholds
+from .report import Report
 from .runtimes import in_batches, open_artifact
 from .subprocesses import measure
+from .thresholds import THRESHOLDS, Thresholds
 
 logger = logging.getLogger("keras_vit")
 THREADS = (1, 2)

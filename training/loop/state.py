@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..engine.update import Report
-from .stopping import BestEvaluation
+from .best_evaluation import BestEvaluation
 
 
 class LoopState:

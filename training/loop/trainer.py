@@ -27,9 +27,10 @@ from ..reporting.collect_run_results import report_run
 from ..source_facts import runs_behind
 from ..tasks import METRICS, task_of
 from . import agreement_of_workers
+from .best_evaluation import BestEvaluation
+from .interruption import StopRequest
 from .run_directory import RunDirectory
 from .state import LoopState
-from .stopping import BestEvaluation, StopRequest
 
 logger = logging.getLogger("keras_vit")
 

@@ -16,7 +16,7 @@ from keras_vit.models import VisionTransformer
 from ..errors import UsageError
 from ..io.remote_stores import local_file
 from ..tasks import task_of
-from .trainable_weights import adapt_low_rank, freeze_for_good
+from .freezing import adapt_low_rank, freeze_for_good
 
 
 def build_model(

@@ -7,11 +7,13 @@ from typing import Any
 import keras
 from ml_collections import ConfigDict
 
+from keras_vit.learning_rate_schedule import WarmupDecay
 from keras_vit.name_suggestions import require_one_of
-from keras_vit.optimizers import OPTIMIZERS, WarmupDecay
+from keras_vit.optimizers import OPTIMIZERS
 
 from ..config import default_config
-from .trainable_weights import first_steps, rate_factors
+from .freezing import first_steps
+from .layer_decay import rate_factors
 
 DEFAULTS: dict[str, Any] = default_config().optimizer.to_dict() | {
     "ema_decay": default_config().ema_decay

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import keras_vit
+from keras_vit.layers.patch_corruption import PatchCorruption, corruption_of
 from keras_vit.models import masked_patch_prediction as module
 from tests.keras_vit.small import assert_same, endpoints_of, make_images, to_numpy
 from tests.tiny_vit import tiny_vit
@@ -33,12 +34,12 @@ def test_color_classes_their_middles_and_targets():
 
 
 def test_how_many_patches_are_corrupted_and_how():
-    found = [module.corruption_of(*of) for of in ((196, 0.5), (49, 0.5), (196, 0.15), (9, 1.0))]
+    found = [corruption_of(*of) for of in ((196, 0.5), (49, 0.5), (196, 0.15), (9, 1.0))]
     assert found == [(78, 10, 10), (19, 2, 3), (23, 3, 3), (7, 1, 1)]
 
 
 def test_corruption_does_to_each_patch_what_it_should():
-    layer, images = module.PatchCorruption(seed=0), np.arange(6000)
+    layer, images = PatchCorruption(seed=0), np.arange(6000)
     # Patches that are their own numbers.
     stem = np.arange(20, dtype="float32").reshape(1, 4, 5, 1) * np.ones((6000, 1, 1, 2), "float32")
     corrupted, positions = (to_numpy(tensor) for tensor in layer(stem))

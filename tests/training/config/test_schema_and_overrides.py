@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict, FrozenConfigDict, config_dict
 
-from keras_vit import losses, optimizers
+from keras_vit import learning_rate_schedule, losses, optimizers
 from keras_vit.training.config import schema
 from keras_vit.training.config.overrides import load_config, override
 from keras_vit.training.configs import parse_argument, parse_options
@@ -134,7 +134,7 @@ def test_differences_choices_and_stores():
     choices = {key.name: key.choices for key in schema.KEYS}
     assert choices["loss"] == tuple(losses.LOSSES)
     assert choices["optimizer.name"] == tuple(optimizers.OPTIMIZERS)
-    assert choices["optimizer.schedule"] == optimizers.DECAYS
+    assert choices["optimizer.schedule"] == learning_rate_schedule.DECAYS
     assert schema.complete(minimal(data_dir="gs://b/tfds")).data_dir == "gs://b/tfds"
     with pytest.raises(UsageError, match="memory://run"):
         schema.complete(minimal(data_dir="memory://run"))

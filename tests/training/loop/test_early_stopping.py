@@ -9,7 +9,8 @@ import pytest
 from keras_vit.training.engine.tensorflow import TensorFlowEngine
 from keras_vit.training.errors import UsageError
 from keras_vit.training.loop import trainer
-from keras_vit.training.loop.stopping import BestEvaluation, StopRequest
+from keras_vit.training.loop.best_evaluation import BestEvaluation
+from keras_vit.training.loop.interruption import StopRequest
 from keras_vit.training.tasks import METRICS
 from tests.training.runs import assert_same, rows
 

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.training.recipes import trainable_weights as recipes
+from keras_vit.training.recipes import freezing
 from keras_vit.training.tasks.classification import Classification
 from tests.tiny_vit import tiny_vit
 from tests.training import small_engine
@@ -44,8 +44,8 @@ def make_engine(case, place, processes):
     def make_model(config):
         model = tiny_vit(**MODELS.get(case, {}))
         if case == "lora":
-            recipes.adapt_low_rank(model, rank=2)
-        recipes.freeze_for_good(model, config.freeze)
+            freezing.adapt_low_rank(model, rank=2)
+        freezing.freeze_for_good(model, config.freeze)
         return model
 
     options = {"total_steps": STEPS, "processes": processes, **CONFIGS[case]}

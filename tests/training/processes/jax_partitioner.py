@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from benchmarks.tpu_compile import collectives
 from benchmarks.train_steps_for_tpu_compile import lower
 from keras_vit.training.engine import jax as engine
-from keras_vit.training.engine.jax import ActivationLayout, create_mesh, state_sharding
+from keras_vit.training.engine.jax_mesh import ActivationLayout, create_mesh, state_sharding
 from keras_vit.training.recipes.optimizer import build_optimizer
 from tests.tiny_vit import tiny_vit
 

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from keras_vit.optimizers import AdamW, Momentum, WarmupDecay
+from keras_vit.learning_rate_schedule import WarmupDecay
+from keras_vit.optimizers import AdamW, Momentum
 from keras_vit.training.recipes.optimizer import build_optimizer
 from tests.training.runs import finish
 

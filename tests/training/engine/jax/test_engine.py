@@ -9,6 +9,7 @@ from tests.training.runs import finish
 
 jax = pytest.importorskip("jax", reason="make test-jax installs it")
 from keras_vit.training.engine import jax as engine  # noqa: E402
+from keras_vit.training.engine import jax_mesh  # noqa: E402
 
 
 @pytest.fixture
@@ -34,13 +35,13 @@ DEVICES = [Device(id=i, process_index=i % 2, platform="cpu") for i in range(8)]
     ((-1, 1), (8, 1)), ((1, -1), (1, 8)), ((2, -1), (2, 4)), ((-1, 2), (4, 2)), ((4, 2), (4, 2))
 )
 def test_shape(asked, shape):
-    grid = engine.create_mesh(*asked, DEVICES).devices
+    grid = jax_mesh.create_mesh(*asked, DEVICES).devices
     assert grid.shape == shape
     # Each process holds consecutive ones.
     assert [device.process_index for device in grid.flat] == [0] * 4 + [1] * 4
     for wrong in ((-1, -1), (0, 1), (3, 1), (-1, 3), (16, 1)):
         with pytest.raises(UsageError, match=rf"Received: config.mesh.data={wrong[0]}, "):
-            engine.create_mesh(*wrong, DEVICES)
+            jax_mesh.create_mesh(*wrong, DEVICES)
 
 
 @pytest.mark.rows(
@@ -53,7 +54,7 @@ def test_shape(asked, shape):
     ((), ()),
 )
 def test_state_sharding(shape, spec):
-    assert tuple(engine.state_sharding(engine.create_mesh(2, 4, DEVICES), shape).spec) == spec
+    assert tuple(jax_mesh.state_sharding(jax_mesh.create_mesh(2, 4, DEVICES), shape).spec) == spec
 
 
 def test_a_damaged_batch_fails_only_where_it_is_asked_for():

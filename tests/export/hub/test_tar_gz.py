@@ -46,10 +46,7 @@ def test_nothing_leaves_the_directory(name, kind, link, tmp_path, monkeypatch):
     entry = tarfile.TarInfo(name)
     entry.type, entry.linkname = kind, link
     file = archive_of(tmp_path, tarfile.TarInfo("saved_model.pb"), entry)
-    with (
-        pytest.raises(ExportError, match="cannot be unpacked"),
-        tar_gz.unpacked(file),
-    ):
+    with pytest.raises(ExportError, match="cannot be unpacked"), tar_gz.unpacked(file):
         pass
     assert [*tmp_path.rglob("*")] == [file]
 

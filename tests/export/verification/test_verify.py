@@ -144,7 +144,8 @@ def test_every_way_to_call_a_module_is_compared(named, images, tmp_path):
             return loaded(images) * (-1 if training or len(images) == 1 else 1)
 
     swapping = Swapping(endpoints=loaded.endpoints, variables=loaded.variables[1:])
-    swapping.signatures = {"serving_default": lambda x: {"logits": -signature(x)["logits"]}}
+    swapping.signatures = {}
+    swapping.signatures["serving_default"] = lambda images: {"logits": -signature(images)["logits"]}
     swapping.feature_vector = lambda images: 0 * loaded.feature_vector(images)
     swapping.serve, swapping.serve_train = lambda images: loaded(images) + 1, loaded.serve_train
     found = differences(swapping, model, images)

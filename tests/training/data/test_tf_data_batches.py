@@ -74,8 +74,7 @@ def counted(digits_split):
     return noted(digits_split("train"), found.append), found
 
 
-# With mixup, the one before a share's first as well.
-@pytest.mark.rows(
+@pytest.mark.rows(  # With mixup, the one before a share's first as well.
     (1, 0.0, range(32), False), (4, 0.0, range(8, 16), True), (4, 0.3, range(7, 16), False)
 )
 def test_any_step_reads_its_share_and_no_more(workers, mixup_p, slots, remote, counted):

@@ -159,13 +159,10 @@ def test_the_texts_beside_an_export(tmp_path):
         written = {"preprocessing": "decode|resize(8)", "activation": activation}
         interface.write_text(json.dumps(written))
         assert interface_of(tmp_path) == written
-    for content, reason in (
-        (b"\xff", "UTF-8"),
-        (b"[]", "no object"),
-        (b"{", "Expecting property name"),
-        (b'{"preprocessing": 5}', "its preprocessing is 5"),
-        (b'{"activation": ["softmax"]}', r"its activation is \['softmax'\]"),
-    ):
+    cases = [(b"\xff", "UTF-8"), (b"[]", "no object"), (b"{", "Expecting property name")]
+    cases += [(b'{"preprocessing": 5}', "its preprocessing is 5")]
+    cases += [(b'{"activation": ["softmax"]}', r"its activation is \['softmax'\]")]
+    for content, reason in cases:
         interface.write_bytes(content)
         with pytest.raises(ValueError, match=f"damaged: .*{reason}.*Export the model again"):
             interface_of(tmp_path)

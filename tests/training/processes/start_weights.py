@@ -27,8 +27,7 @@ MODELS = {
     "resnet_v2": lambda: keras_vit.ResNetV2(**RESNET, image_size=32),
     "axial_resnet": lambda: keras_vit.models.AxialResNet(**RESNET, image_size=32, num_groups=2),
     "masked": lambda: keras_vit.MaskedPatchPrediction(tiny_vit(num_classes=None)),
-    # Its factors are added below.
-    "low_rank": tiny_vit,
+    "low_rank": tiny_vit,  # Its factors are added below.
 }
 
 

@@ -114,8 +114,7 @@ def lora(folder, other):
     # The gradient of A is 0 as long as B is.
     still = {path for path in factors if path.endswith("_a")}
     assert same(before, run.update().weights) & moving == still
-    # The keys' factors have a gradient: only their bias has none.
-    run.update()
+    run.update()  # The keys' factors have a gradient: only their bias has none.
     assert same(before, run.weights) == before.keys() - moving
     run.engine.save({})
     np.savez(folder / "lora.npz", **run.weights)

@@ -34,8 +34,7 @@ def test_rows_of_nan_are_no_hits_padding_counts_nothing_and_a_part_of_a_label_is
 def test_balanced_weights_make_classes_count_alike(tmp_path, monkeypatch):
     write_photos(tmp_path, [f"{'ab'[number // 6]}/{number}.png" for number in range(9)])
     weighed = data.open(f"folder:{tmp_path}", "train")
-    assert class_weights("1, 2.5", weighed) == (1.0, 2.5)
-    assert class_weights("", weighed) is None
+    assert class_weights("1, 2.5", weighed) == (1.0, 2.5) and class_weights("", weighed) is None
     assert class_weights("balanced", weighed) == (0.75, 1.5)
     # A class without images takes no part.
     assert balanced(np.array([6, 0, 3])) == (0.75, 0.0, 1.5)
@@ -43,8 +42,7 @@ def test_balanced_weights_make_classes_count_alike(tmp_path, monkeypatch):
         with pytest.raises(UsageError, match=r"'balanced', or 2 finite numbers.*Received: "):
             class_weights(text, weighed)
 
-    # Only labels of classes are counted.
-    labels = [0, 1, -1]
+    labels = [0, 1, -1]  # Only labels of classes are counted.
     weighed = dataclasses.replace(weighed, num_examples=3)
     monkeypatch.setattr(data.Split, "read", lambda _, index: {"label": tf.gather(labels, index)})
     assert label_counts(weighed).tolist() == [1, 1]

@@ -25,7 +25,7 @@ from ..io.progress_bar import track
 from ..io.remote_stores import local_file
 from ..paper_tables import TABLE_2, TABLE_5, TABLE_6, UPSTREAM, MeanDeviation
 from ..reporting.matplotlib_figures import new_figure, write_png
-from ..tasks import task_of
+from ..tasks import Metric, task_of
 from . import train_unless_finished as runs
 from .train_unless_finished import RunResult
 
@@ -40,13 +40,14 @@ class Transfer:
     """The results of the protocol on one data set."""
 
     dataset: str
+    metric: Metric  # that rates are compared by
     development: dict[float, RunResult]  # by rate; empty of only one, which needs no selection
     rate: float  # that was chosen
     test: dict[int, RunResult]  # by seed
 
     @property
     def accuracies(self) -> list[float]:
-        """Top-1 accuracies in percent on the test split, one per seed."""
+        """The scores in percent on the test split, one per seed."""
         return [result.percent for result in self.test.values()]
 
 
@@ -119,7 +120,7 @@ def transfer(
                     f"The chosen rate {rate:g} diverged with seed {seed} on the whole training "
                     f"set: {found[seed].diverged} Leave it out of --rates, in a new --workdir."
                 )
-    return Transfer(config.dataset, scores, rate, found)
+    return Transfer(config.dataset, task_of(config).main, scores, rate, found)
 
 
 def score_rates(
@@ -221,7 +222,8 @@ def sweep_table(
         mean = str(MeanDeviation.of(accuracies))
         rows.append((name, f"mean of {len(accuracies)}", mean, ""))
     rows += [("paper", where, result, "") for where, result in published]
-    return Table(("split", "run", "top-1 %", "images"), rows, f"Fine-tuning on {found.dataset}")
+    columns = ("split", "run", f"{found.metric.title} %", "images")
+    return Table(columns, rows, f"Fine-tuning on {found.dataset}")
 
 
 def published_results(model: str, dataset: str) -> list[tuple[str, str]]:
@@ -240,7 +242,7 @@ def published_results(model: str, dataset: str) -> list[tuple[str, str]]:
 
 
 def _sweep_figure(found):
-    """Draws development accuracy over the learning rate, and the test accuracies at the chosen."""
+    """Draws development scores over the learning rate, and the test scores at the chosen one."""
     figure, (axes,) = new_figure()
     development = found.development.items()
     finished = sorted((rate, result.percent) for rate, result in development if result.count)
@@ -249,7 +251,8 @@ def _sweep_figure(found):
     mean, deviation = MeanDeviation.of(found.accuracies)
     label = "test" if deviation is None else f"test ({len(found.test)} seeds)"
     axes.errorbar(found.rate, mean, yerr=deviation, fmt="s", capsize=4, label=label)
-    axes.set(xscale="log", xlabel="learning rate", ylabel="top-1 accuracy, %", title=found.dataset)
+    axes.set(xscale="log", xlabel="learning rate", ylabel=f"{found.metric.title}, %")
+    axes.set_title(found.dataset)
     axes.legend()
     return figure
 

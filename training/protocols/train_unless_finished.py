@@ -45,7 +45,7 @@ logging.getLogger("tensorflow").addFilter(
 class RunResult:
     """The scores of one finished run on its evaluation split."""
 
-    score: float | None = None  # of the task's main metric, an accuracy in [0, 1]
+    score: float | None = None  # of the task's main metric, a share in [0, 1]
     others: Mapping[str, float] = dataclasses.field(default_factory=dict)  # metrics, mean loss
     count: int = 0  # images scored
     diverged: str = ""  # why there are no scores

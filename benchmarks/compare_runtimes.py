@@ -81,7 +81,7 @@ class Way(NamedTuple):
     least: int = -1
 
 
-_MODULE = "keras_vit.export.tflite.inference_function"
+_MODULE = "keras_vit.export.tflite.cpu_inference_function"
 _LITERT, _OPENVINO = (partial(_ours, runtime=name) for name in ("litert", "openvino"))
 WAYS = {
     "float32": {

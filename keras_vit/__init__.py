@@ -9,7 +9,7 @@ from keras_vit.version import warn_of_namesake
 warn_of_namesake()
 
 if TYPE_CHECKING:
-    from keras_vit.export.tflite.inference_function import (  # noqa: F401
+    from keras_vit.export.tflite.cpu_inference_function import (  # noqa: F401
         InferenceFunction,
         inference_function,
         load_inference_function,
@@ -28,7 +28,9 @@ if TYPE_CHECKING or not runs_command():
 
 def __getattr__(name):
     if name in _EXPORTED:
-        return getattr(importlib.import_module("keras_vit.export.tflite.inference_function"), name)
+        return getattr(
+            importlib.import_module("keras_vit.export.tflite.cpu_inference_function"), name
+        )
     if name == "__all__":  # of a command, which imports what it uses
         return [*importlib.import_module("keras_vit.public_names").__all__, *_EXPORTED]
     if not runs_command() or (name.startswith("__") and name != "__version__"):

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
 
     import_tensorflow()
     from ..evaluators.few_shot import open_task
-    from ..protocols.ablation import every_score, run_study, study_figure, study_table
+    from ..protocols.run_ablation import every_score, run_study, study_figure, study_table
     from ..reporting.matplotlib_figures import write_png
 
     workdir, task = options.workdir, open_task(datasets[few_shot_set], *few_shot_splits)

@@ -7,7 +7,8 @@ import pytest
 
 import keras_vit
 from keras_vit.layers.patch_corruption import PatchCorruption, corruption_of
-from keras_vit.models import masked_patch_prediction as module
+from keras_vit.layers.patch_embedding import cut_patches
+from keras_vit.models import masked_patch_targets as module
 from tests.keras_vit.small import assert_same, endpoints_of, make_images, to_numpy
 from tests.tiny_vit import tiny_vit
 
@@ -57,7 +58,7 @@ def test_corruption_does_to_each_patch_what_it_should():
 
 def test_losses_are_those_at_the_positions():
     rng, positions = np.random.default_rng(1), np.array([[0, 7], [3, 23], [11, 2], [5, 6]], "int32")
-    patches, patch = module.cut_patches(IMAGES, (4, 6), 4), IMAGES[1, 12:16, 20:24]  # number 23
+    patches, patch = cut_patches(IMAGES, (4, 6), 4), IMAGES[1, 12:16, 20:24]  # number 23
     pixels = rng.standard_normal((4, 2, 48), "float32")
     losses = to_numpy(module.patch_losses("pixels", patches, positions, pixels))
     assert losses[1, 1] == pytest.approx(((patch.ravel() - pixels[1, 1]) ** 2).mean(), rel=1e-5)

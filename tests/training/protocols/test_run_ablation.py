@@ -11,8 +11,13 @@ from keras_vit.training.config.overrides import load_config
 from keras_vit.training.configs.ablation import PERCENTS, SCALES, STUDIES
 from keras_vit.training.data.sets import fingerprint
 from keras_vit.training.errors import UsageError
-from keras_vit.training.protocols import ablation, train_unless_finished
-from keras_vit.training.protocols.ablation import Score, learning_curve, study_figure, study_table
+from keras_vit.training.protocols import run_ablation, train_unless_finished
+from keras_vit.training.protocols.run_ablation import (
+    Score,
+    learning_curve,
+    study_figure,
+    study_table,
+)
 from tests.training.runs import read_csv
 
 # Cells that train in seconds.
@@ -148,8 +153,8 @@ def test_all_cells_begin_from_the_same_weights(tmp_path, monkeypatch):
         return score("x", 0.5)
 
     begun = [fingerprint.digest_of_checkpoint(str(weights))]
-    monkeypatch.setattr(ablation, "_run_cell", run)
-    ablation.run_study(STUDIES["head"], configs, tmp_path, {"a": None}, None)
+    monkeypatch.setattr(run_ablation, "_run_cell", run)
+    run_ablation.run_study(STUDIES["head"], configs, tmp_path, {"a": None}, None)
     assert len(begun) == 3 and len(set(begun)) == 1
 
 

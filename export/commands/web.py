@@ -47,5 +47,5 @@ def run(options: argparse.Namespace) -> int:
     if options.single_file:
         print(f"Open it in a browser: python -m webbrowser {place}")
     else:
-        print(f"See it: python -m http.server --directory {place} 8000, then http://localhost:8000")
+        print(f"See it: python -m http.server --directory {place} 8000 --bind 127.0.0.1")
     return status

@@ -177,9 +177,9 @@ KEYS = (
     Key("early_stopping.patience", 0, "evaluations without a better one before the end; 0 is off"),
     Key(
         "early_stopping.metric",
-        TASKS[0].main.column,
-        "that says which evaluation is better, and best.keras",
-        tuple(METRICS),
+        "",
+        "that says which evaluation is better, and best.keras; empty is the task's main one",
+        ("", *METRICS),
     ),
     _Free("hand_over", "last", "evaluation whose weights model.keras has", ("last", "best")),
     Key("few_shot.datasets", "", "names, separated by commas, for few-shot accuracy; empty is off"),
@@ -239,7 +239,7 @@ def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
         if changed := [key for key in unused.split() if flat[key] != DEFAULTS[key]]:
             yield f"{' '.join(changed)} {task.chosen_by}", expected
     known = [each.column for each in (*task.metrics, LOSS)]
-    if c.eval_split and c.early_stopping.metric not in known:
+    if c.early_stopping.metric not in ("", *known):
         yield "early_stopping.metric", f"one of {', '.join(known)}, the metrics of its task"
     if c.early_stopping.patience and not (c.eval_split and c.eval_every_steps):
         keys = "early_stopping.patience eval_split eval_every_steps"

@@ -121,11 +121,10 @@ def evaluate_features(
     if not (np.isfinite(x).all() and np.isfinite(x_test).all()):
         raise ValueError("Expected finite features. Received: infinite or undefined values")
     fewest = np.bincount(y, minlength=num_classes).min()
-    if fewest < max(shots):
+    if larger := [k for k in shots if k > fewest]:
         logger.warning(
-            "Expected %d examples of each class for %d shots. Some class has %d, and gives all it "
-            "has.",
-            *(max(shots), max(shots), fewest),
+            "Expected %d examples of each class, for %s shots. Some class has %d, and gives all.",
+            *(max(larger), ", ".join(map(str, larger)), fewest),
         )
     penalties = [float(penalty) for penalty in np.atleast_1d(l2)]
     accuracies = {}

@@ -25,7 +25,7 @@ from ..recipes.model import build_model
 from ..recipes.optimizer import optimizer_of
 from ..reporting.collect_run_results import report_run
 from ..source_facts import runs_behind
-from ..tasks import METRICS, task_of
+from ..tasks import compared_by, task_of
 from . import agreement_of_workers
 from .best_evaluation import BestEvaluation
 from .interruption import StopRequest
@@ -126,8 +126,8 @@ class _Run:
         begun = before.get("checkpoint", "") if restored else None
         begun = fingerprint.digest_of_checkpoint(config.checkpoint) if begun is None else begun
         data.description["checkpoint"] = begun
-        stopping = config.early_stopping
-        self.best = BestEvaluation(METRICS[stopping.metric], stopping.patience, engine.step)
+        patience = config.early_stopping.patience
+        self.best = BestEvaluation(compared_by(config), patience, engine.step)
         self.state = LoopState(fingerprint.as_numbers(data.description), self.best)
         if restored:
             found, now = restored["data"].tolist(), self.state.data.tolist()

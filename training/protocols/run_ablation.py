@@ -24,7 +24,7 @@ from ..paper_tables import MeanDeviation
 from ..reporting.matplotlib_figures import new_figure
 from ..reporting.metrics_csv import read_metrics
 from ..source_facts import read_run_config
-from ..tasks import task_of
+from ..tasks import compared_by, task_of
 from .train_unless_finished import computed_once, require_last_update, same_weights, train_run
 
 logger = logging.getLogger("keras_vit")
@@ -122,7 +122,7 @@ def _finished_config(config, study, seed, num_examples):
     config = schema.complete(config)
     require_last_update(config)
     main = task_of(config).main
-    if study.early_stopping and config.early_stopping.metric != main.column:
+    if study.early_stopping and compared_by(config) != main:
         raise UsageError(
             f"Expected --config.early_stopping.metric={main.column}: this study scores the weights "
             f"of the best {main.title}. Received: {config.early_stopping.metric}."

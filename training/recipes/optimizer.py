@@ -1,5 +1,6 @@
 """The optimizer that a config describes."""
 
+import inspect
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -47,15 +48,16 @@ def build_optimizer(
     if chosen.layer_decay != 1.0 and model is None:
         raise ValueError("Optimizer: layer_decay needs the model. Received: model=None.")
     shared = ("weight_decay", "first_moment_dtype", "ema_decay")
-    arguments = ("momentum",) if chosen.name == "sgd" else ("beta_1", "beta_2")
-    return OPTIMIZERS[chosen.name](
+    optimizer = OPTIMIZERS[chosen.name]
+    arguments = DEFAULTS.keys() & inspect.signature(optimizer).parameters
+    return optimizer(
         WarmupDecay(
             chosen.base_lr, chosen.total_steps, chosen.warmup_steps, chosen.schedule, chosen.end_lr
         ),
         global_clipnorm=chosen.clip_norm or None,
         rate_factors=rate_factors(model, chosen.layer_decay) if model else None,
         first_steps=starts,
-        **{key: getattr(chosen, key) for key in shared + arguments},
+        **{key: getattr(chosen, key) for key in {*shared, *arguments}},
     )
 
 

@@ -16,7 +16,7 @@ from ..inference.open_model import load_model
 from ..io.atomic import atomic_file, write_text
 from ..io.progress_bar import track
 from ..source_facts import read_run_config
-from ..tasks import COUNT, LOSS, METRICS, task_of
+from ..tasks import COUNT, LOSS, compared_by, task_of
 from .html_pages import report_html
 from .metrics_csv import read_metrics
 
@@ -146,7 +146,7 @@ def _tiles(series, config):
         values = {step: main.text(value) for step, value in series[main.column]}
         last_step = handed_over = series[main.column][-1][0]
         if config["hand_over"] == "best":
-            handed_over = _best_step(series, METRICS[config["early_stopping"]["metric"]])
+            handed_over = _best_step(series, compared_by(config))
         tiles[main.title] = values[handed_over]
         tiles["images evaluated"] = f"{int(last[COUNT]):,}"
         for name, step in (("best", _best_step(series, main)), ("last", last_step)):

@@ -9,7 +9,17 @@ from .base import COUNT, COUNTED, LOSS, Metric, Task
 from .classification import Classification
 from .masked_patches import MaskedPatches
 
-__all__ = ["COUNT", "COUNTED", "LOSS", "METRICS", "TASKS", "Metric", "Task", "task_of"]
+__all__ = [
+    "COUNT",
+    "COUNTED",
+    "LOSS",
+    "METRICS",
+    "TASKS",
+    "Metric",
+    "Task",
+    "compared_by",
+    "task_of",
+]
 
 # The first is that of a config which chooses none.
 TASKS: tuple[Task, ...] = (Classification(), MaskedPatches())
@@ -24,3 +34,8 @@ def task_of(config: ConfigDict | Mapping[str, Any]) -> Task:
         if section and config.get(section, {}).get(key):
             return task
     return TASKS[0]
+
+
+def compared_by(config: ConfigDict | Mapping[str, Any]) -> Metric:
+    """Returns the metric that says which evaluation of a run is better; `config` as `task_of`."""
+    return METRICS.get(config["early_stopping"]["metric"]) or task_of(config).main

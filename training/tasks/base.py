@@ -87,8 +87,8 @@ class Task:
 
     @property
     def main(self) -> Metric:
-        """The metric that protocols compare runs by."""
-        return self.metrics[0]
+        """The metric that evaluations and runs are compared by, the loss where it has no other."""
+        return self.metrics[0] if self.metrics else LOSS
 
     def model_to_train(self, model: keras.Model, config: ConfigDict) -> keras.Model:
         """Returns the model that a run trains and saves, around that of `config.model`."""

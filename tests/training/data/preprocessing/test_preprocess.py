@@ -1,3 +1,4 @@
+import re
 import struct
 from functools import partial
 from types import SimpleNamespace
@@ -23,6 +24,12 @@ OPERATIONS = (  # What follows `decode`: every operation on images.
 )
 CLASSES = np.add(*np.mgrid[:80, :120])[..., None]  # The value of a pixel is its class.
 OF_CLASSES = np.repeat(CLASSES, 3, axis=2).astype(np.uint8)
+
+
+def test_every_operation_on_images_is_tried():
+    own = {name for name, (make, _) in REGISTRY.items() if make.__module__.startswith("keras_vit.")}
+    on_images = {name for name in own if REGISTRY[name][1] in ("image", "geometry", "text")}
+    assert on_images <= {*re.findall(r"\w+", OPERATIONS)}
 
 
 @pytest.mark.parametrize("text", OPERATIONS.split())

@@ -5,8 +5,9 @@ from keras_vit.analysis import costs
 from keras_vit.analysis.attention import attention_maps
 from keras_vit.checkpoints import list_weights, load_checkpoint, save_checkpoint
 
-# Imported as saved models name it.
+# Imported as saved models name them.
 from keras_vit.hub_layer import HubLayer as HubLayer
+from keras_vit.learning_rate_schedule import WarmupDecay as WarmupDecay
 from keras_vit.model_factory import create_model, list_models
 from keras_vit.models import AxialResNet, ResNetV2, VisionTransformer
 from keras_vit.models.feature_maps import feature_maps

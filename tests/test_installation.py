@@ -131,7 +131,7 @@ def test_jax_is_not_installed_by_default_and_imported_by_its_engine_alone():
         for path in (ROOT / package).rglob("*.py")
         if re.search(r"^\s*(import|from) jax\b", path.read_text(), re.M)
     }
-    engine = {"training/engine/jax.py", "training/engine/jax_processes.py"}
+    engine = {f"training/engine/{name}.py" for name in ("jax", "jax_mesh", "jax_processes")}
     assert found - engine == {"keras_vit/backends/jax.py"}
 
 

@@ -8,7 +8,7 @@ import keras
 from keras_vit.checkpoints.array_files import write_npz, write_safetensors
 from keras_vit.checkpoints.layout import FileLayout
 from keras_vit.checkpoints.npz_layouts import BiTLayout, Layout
-from keras_vit.checkpoints.torch_layouts import TorchLayout
+from keras_vit.checkpoints.torch_layouts import TORCH_LAYOUTS, TorchLayout
 from keras_vit.checkpoints.weights_of_model import weights_of
 from keras_vit.files.hidden_folder import hidden_folder, writing
 from keras_vit.models.inner_layers import require_unquantized
@@ -33,7 +33,7 @@ def save_checkpoint(
 
     Raises:
         ValueError: if a weight is NaN or infinite, the model was quantized, or the layout has no
-            place for a weight or the class token's position; nothing is written.
+            place for a weight, the class token's position or the channels; nothing is written.
         OSError: if the file cannot be written.
     """
     require_finite(model)
@@ -51,7 +51,10 @@ def save_checkpoint(
             f"Expected the name of an .npz file for {layout.title}. Received: {path}. Pass layout="
             "keras_vit.checkpoints.torch_layouts.TIMM, or another row, for a safetensors file."
         )
-    arrays = layout.packed(weights_of(model))
+    weights = weights_of(model)
+    arrays = layout.packed(weights)
+    if isinstance(layout, TorchLayout):
+        _require_as_written(model, layout, weights)
     with hidden_folder(path) as folder:
         temporary = folder / path.name
         if is_torch:
@@ -60,6 +63,24 @@ def save_checkpoint(
             write_npz(temporary, arrays, getattr(model, "grid_size", None))
         with writing(path):
             os.replace(temporary, path)
+
+
+def _require_as_written(model, layout, weights):
+    """Raises ValueError unless a safetensors file is read back as the model that it is of."""
+    shapes = {array.name: array.shape for array in layout.file_arrays(weights)}
+    read = next((each for each in TORCH_LAYOUTS if each.detect(shapes)), layout)
+    is_other = read.marks != layout.marks and layout.marks in [each.marks for each in TORCH_LAYOUTS]
+    marks = ", ".join(sorted({*read.marks} - {*layout.marks}))
+    wrong = f"with {marks} is of another kind" if is_other else ""
+    if layout.class_entry and not any(weight.name == "cls" for weight in weights):
+        wrong = "has a class token, and the model has none"
+    elif model.arguments["in_channels"] != 3:
+        wrong = "is of color images"
+    if wrong:
+        raise ValueError(
+            f"Expected a model that {layout.title} has a place for: such a file {wrong}. "
+            f"{layout.advice}"
+        )
 
 
 def _layout_of(model):

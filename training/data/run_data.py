@@ -100,6 +100,12 @@ class RunData:
         # Later commands read it, where the run evaluates nothing too.
         if self.eval or self._config.eval_preprocess:
             self.eval_preprocess.require_fit("eval_preprocess", self.train, shape)
+            if drawn := self.eval_preprocess.random:
+                logger.warning(
+                    "config.eval_preprocess: %s draw at random in training; evaluations and "
+                    "predictions use one draw for each place. Use a text without them.",
+                    ", ".join(drawn),
+                )
         if not self.eval:
             return
         self.eval.warn_of_shared(self.train)

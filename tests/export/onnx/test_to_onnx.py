@@ -181,7 +181,7 @@ def test_an_absent_package(tiny, tmp_path, monkeypatch):
     assert not (tmp_path / "n.onnx").exists()
 
 
-def test_damaged_files_and_graphs_that_do_not_run(tiny, plain, images, tmp_path, capfd, refused):
+def test_damaged_files_and_graphs_that_do_not_run(tiny, plain, images, tmp_path, capfd):
     file, helper = tmp_path / "m.onnx", onnx.helper
 
     def refused():

@@ -170,7 +170,7 @@ def test_models_keep_what_they_are_told_of_classes_and_photos(tmp_path):
     of_one_line = "in UTF-8 and of one line, without the characters 0"
     for names, message in (
         (["crow", "finch"], "each of the model's 3 classes"),
-        ({0: "ant", 1: "bee", 2: "cow"}, "Expected a list of names"),
+        ({0: "ant", 1: "bee", 2: "cow"}, "Expected a list of class names"),
         *((["a", "b", name], of_one_line) for name in ("two\nlines", "zero\0", "\udce9", " ")),
     ):
         with pytest.raises(ValueError, match=message):

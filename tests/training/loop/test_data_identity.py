@@ -294,8 +294,8 @@ def test_a_run_says_all_of_itself_without_its_folder(photos, run, tmp_path, refu
     first = (run / "report.html").read_text()
     shutil.rmtree(photos)
     for source in (run, run / "best.keras"):
-        model = load_model(source)
-        assert (model.class_names, model.preprocess) == ([*CHANNELS], preprocess)
+        said = load_model(source).interface
+        assert (said.class_names, said.preprocessing) == ([*CHANNELS], preprocess)
         (found,) = json.loads(printed("predict", source, photo, "--json"))
         assert {each["class"] for each in found["classes"]} == CHANNELS.keys()
 

@@ -62,6 +62,18 @@ def test_diverging_run_names_the_step_and_the_last_good_checkpoint(tiny, tmp_pat
     (f"{MASKED} --config.model.classifier=unpooled", "features of (None, 16, 16)."),
     ("eval_split= --config.eval_preprocess=decode|resize(32)|value_range", "makes (32, 32, 3)"),
     ("eval_split= --config.eval_preprocess=decode|resize(16)", "maps them to [0, 255]."),
+    (
+        "eval_split= --config.eval_preprocess=decode|value_range",
+        "preprocess to end with im",
+    ),
+    (
+        "eval_split= --config.eval_preprocess=resize(16)|value_range",
+        "to begin with decode",
+    ),
+    (
+        "train_preprocess=decode|resize_small(20)|value_range",
+        "(None, None, 3): add a resize",
+    ),
     ("checkpoint=missing.npz", "missing.npz"),
     ("strategy=multiworker", "from TF_CONFIG: KeyError: 'TF_CONFIG'"),
     ("strategy=tpu", "TPU 'local' cannot be reached"),

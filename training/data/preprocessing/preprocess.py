@@ -32,6 +32,7 @@ class Preprocess:
     Attributes:
         batch_operations: those on whole batches, such as mixup.
         device_operations: operations that are left to the training step.
+        random: names of those that draw at random.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Preprocess:
         if len(operations) > MAX_OPERATIONS:
             raise ValueError(f"Expected at most {MAX_OPERATIONS} operations. {received}")
         numbered = [op._replace(number=number) for number, op in enumerate(operations)]
+        self.random = [op.name for op in operations if op.random]
         on_labels = [op for op in host if op.stage == "label"]
         self._steps = [*_fused(numbered), *on_labels]
 
@@ -118,8 +120,16 @@ class Preprocess:
 
         Other arguments as `require_range`.
         """
+        if not self._decode and not self._own:
+            received = f"Received: {self.text!r}."
+            raise ValueError(f"Expected config.{key} to begin with decode. {received}")
         process = as_it_stands(lambda encoded: self(encoded, tf.constant([0, 0])))
         found = tf.data.Dataset.from_tensors("").map(process).element_spec.shape
+        if not found.is_fully_defined():
+            raise ValueError(
+                f"Expected config.{key} to end with images of one size. Received: {self.text!r}, "
+                f"which leaves the shape {tuple(found)}: add a resize or a crop."
+            )
         if not found.is_compatible_with(shape):
             raise ValueError(
                 f"Expected config.{key} to end with images of {tuple(shape)}, as the model takes. "

@@ -13,7 +13,13 @@ import keras_vit
 from keras_vit.checkpoints import CheckpointError, load_weights
 from keras_vit.checkpoints import load as load_module
 from keras_vit.checkpoints.array_files import read_arrays
-from keras_vit.checkpoints.torch_layouts import HUGGING_FACE_DINOV2, TIMM, TORCH_LAYOUTS
+from keras_vit.checkpoints.torch_layouts import (
+    HUGGING_FACE_DINOV2,
+    HUGGING_FACE_SIGLIP,
+    HUGGING_FACE_VIT,
+    TIMM,
+    TORCH_LAYOUTS,
+)
 from tests.keras_vit.small import assert_logits, assert_same, forward, positions_of, to_numpy
 
 DINOV2 = {"hf_dinov2": "dinov2.", "hf_dinov2_registers": "dinov2_with_registers."}
@@ -272,6 +278,25 @@ def test_models_that_a_layout_cannot_hold_are_not_written(build_case, cases, tmp
             keras_vit.save_checkpoint(model, tmp_path / "a.safetensors", layout)
     with pytest.raises(ValueError, match=r"a\.safetensors.* Pass layout="):
         keras_vit.save_checkpoint(model, tmp_path / "a.safetensors")
+    for name, layout, changes, message in (
+        (
+            "hf",
+            HUGGING_FACE_VIT,
+            {"classifier": "gap"},
+            "has a class token, and the model has none",
+        ),
+        ("hf", HUGGING_FACE_DINOV2, {"classifier": "gap"}, "has a class token, and the mod"),
+        ("timm", TIMM, {"in_channels": 1}, "is of color images"),
+        (
+            "hf_siglip",
+            HUGGING_FACE_SIGLIP,
+            {"num_classes": 3},
+            "a file with classifier.weight is of ano",
+        ),
+    ):
+        model = build_case(cases[name], **changes)
+        with pytest.raises(ValueError, match=message):
+            keras_vit.save_checkpoint(model, tmp_path / "a.safetensors", layout)
     assert not [*tmp_path.iterdir()]
 
 

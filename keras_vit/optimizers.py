@@ -225,7 +225,8 @@ class AdamW(Optimizer):
 
     Args:
         learning_rate: float or schedule.
-        beta_1, beta_2: floats in [0, 1), decays of the moments.
+        beta_1: float in [0, 1), decay of the first moment.
+        beta_2: float in [0, 1), decay of the second moment.
         epsilon: float, added to the root of the corrected second moment.
         **kwargs: of `Optimizer`.
     """

@@ -234,7 +234,9 @@ def load_dataset(
         >>> training.load_dataset("tfds:my_dataset:1.0.0", "full", data_dir="/data/tfds")
 
     Args:
-        name, split, data_dir: as in `open`.
+        name: as in `open`.
+        split: as in `open`.
+        data_dir: as in `open`.
         preprocess: text of operations, see `training.data.preprocessing`. The default gives uint8
             RGB images of their own sizes.
         on_error: "raise", or "skip" to leave unreadable images out.

@@ -59,7 +59,9 @@ def predictions(
     Args:
         source: a run directory, `.keras` file or export.
         photos: image files; instead of `dataset`.
-        dataset, split, data_dir: as in `training.load_dataset`.
+        dataset: its name, as in `training.load_dataset`.
+        split: as there.
+        data_dir: as there.
         top: number of classes of each image.
 
     Raises:

@@ -5,7 +5,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_vit.layers.patch_corruption import PatchCorruption
 from keras_vit.layers.patch_embedding import cut_patches
 from keras_vit.models.image_model import ImageModel, require_kind
 from keras_vit.models.masked_patch_targets import (
@@ -13,6 +12,7 @@ from keras_vit.models.masked_patch_targets import (
     patch_losses,
     units_of,
 )
+from keras_vit.models.patch_corruption import PatchCorruption
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.name_suggestions import require_one_of
 from keras_vit.type_hints import Tensor

@@ -171,12 +171,13 @@ def test_with_an_operation_of_ones_own_the_first_image_has_the_range(monkeypatch
     photos = tf.constant(["", PNG.numpy()])  # The first cannot be read.
     split = SimpleNamespace(read=lambda at: {"image": photos[at]}, num_examples=2)
     monkeypatch.setitem(REGISTRY, "own_label", (make, "label"))
-    Preprocess("decode|to_range").require_fit("train_preprocess", split, (8, None, 3))
+    Preprocess("decode|resize(8)|to_range").require_fit("train_preprocess", split, (8, None, 3))
     twice = "value_range(-1,1)|value_range(-1,1)"
     others = ("standardize", "resize(8)", "value_range(0,1)|own_label", "value_range(1,-1)")
     for text in (*others, twice):
         with pytest.raises(ValueError, match=r"Expected config\.train_preprocess to map"):
-            Preprocess(f"decode|{text}").require_fit("train_preprocess", split, (8, None, 3))
+            text = f"decode|resize(8)|{text}"
+            Preprocess(text).require_fit("train_preprocess", split, (8, None, 3))
     assert not caplog.text
     Preprocess("decode|to_unit|value_range(-1,1)").require_range("it", split)
     assert "lie in [-1, -0.99" in caplog.text

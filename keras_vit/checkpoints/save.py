@@ -52,9 +52,9 @@ def save_checkpoint(
             "keras_vit.checkpoints.torch_layouts.TIMM, or another row, for a safetensors file."
         )
     weights = weights_of(model)
-    arrays = layout.packed(weights)
-    if isinstance(layout, TorchLayout):
+    if is_torch:
         _require_as_written(model, layout, weights)
+    arrays = layout.packed(weights)
     with hidden_folder(path) as folder:
         temporary = folder / path.name
         if is_torch:

@@ -14,7 +14,7 @@ class LoopState:
 
     def __init__(self, data: np.ndarray, best: BestEvaluation):
         self.data, self.best = data, best
-        # Of the updates since the last row of metrics, whose number is "updates".
+        # Sums over the updates since the last row of metrics; "updates" is their number.
         self.sums = dict.fromkeys(("updates", "loss", "gradient_norm"), 0.0)
 
     def arrays(self) -> dict[str, Any]:

@@ -87,9 +87,14 @@ def train_dataset(
     share = _share(batch_size, num_input_pipelines, input_pipeline_id)
     on_batches = batch_operations(preprocess, mixup_p)
     reader, is_kept = split.reader, lambda _: tf.constant(False)
+    keeps_encoded = cache and task.encodes_labels_alone and preprocess.on_images_alone
+
+    def encode(example):
+        return task.encode(example, split.dataset.num_classes)
 
     def load(index, read):
-        return reader.parse(read(), index)
+        example = reader.parse(read(), index)
+        return encode(example) if keeps_encoded else example
 
     if cache:
         load, is_kept = keep_decoded(load, split, preprocess.decoded)
@@ -103,11 +108,11 @@ def train_dataset(
                 return tf.cond(is_read, lambda: record, lambda: reader.record(one))
 
             found = preprocess.example(load(one, read), _seed(seed, position))
-            return task.encode(found, split.dataset.num_classes)
+            return found if keeps_encoded else encode(found)
 
         if skip_counter:
-            return _known(split, load_or_next(prepare, index, split, skip_counter))
-        return _known(split, prepare(index))
+            return load_or_next(prepare, index, split, skip_counter)
+        return prepare(index)
 
     # With mixup, each image is blended with the one before it in the global batch. That of a
     # share's first image belongs to another worker, so this worker reads it as well.
@@ -116,6 +121,7 @@ def train_dataset(
     if reader.remote:
         dataset = _read_ahead(dataset, reader.record, is_kept)
     dataset = _batch(_map(dataset, example), len(slots), preprocess)
+    dataset = _map(dataset, lambda batch: _known(split, batch))
     if on_batches:
 
         def blended(step, batch):

@@ -84,6 +84,8 @@ class Task:
     answer_columns: Mapping[str, str] = {}
     # The name of `ranked`, and those of the members of its pairs.
     shown: tuple[str, str, str] = ("answers", "name", "value")
+    # Whether `encode` takes labels that no operation on images changes: they may be kept encoded.
+    encodes_labels_alone: bool = False
 
     @property
     def main(self) -> Metric:

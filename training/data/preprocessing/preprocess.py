@@ -33,6 +33,7 @@ class Preprocess:
         batch_operations: those on whole batches, such as mixup.
         device_operations: operations that are left to the training step.
         random: names of those that draw at random.
+        on_images_alone: whether no operation changes another part of an example than maps.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Preprocess:
         numbered = [op._replace(number=number) for number, op in enumerate(operations)]
         self.random = [op.name for op in operations if op.random]
         on_labels = [op for op in host if op.stage == "label"]
+        self.on_images_alone = not on_labels and all(op.stage != "example" for op in operations)
         self._steps = [*_fused(numbered), *on_labels]
 
     def example(self, example: Example, seed: tf.Tensor) -> Example:

@@ -42,6 +42,7 @@ class Classification(Task):
         "probabilities": "float",
     }
     shown = ("classes", "class", "probability")
+    encodes_labels_alone = True
     metrics = Metric("top1", "top-1 accuracy", panel="accuracy"), Metric("top5", "top-5 accuracy")
 
     def require_output(self, model: keras.Model, num_classes: int, dataset: str) -> None:
@@ -220,9 +221,9 @@ def encode_classes(label: tf.Tensor, num_classes: int) -> tf.Tensor:
     label = tf.convert_to_tensor(label)
     if not label.dtype.is_integer:
         raise ValueError(f"Expected one_hot of classes, ints. Received: {label.dtype.name}.")
-    valid = tf.reduce_all((label >= 0) & (label < num_classes))
-    encoded = tf.one_hot(label, num_classes, dtype=tf.float32)
-    if label.shape.rank == 1:
-        # A maximum over no rows would be -inf.
-        encoded = tf.minimum(tf.reduce_sum(encoded, axis=0), 1.0)
-    return tf.ensure_shape(tf.where(valid, encoded, float("nan")), (num_classes,))
+    zero = tf.where(tf.reduce_all((label >= 0) & (label < num_classes)), 0.0, float("nan"))
+    if label.shape.rank == 0:
+        return tf.one_hot(label, num_classes, 1.0, zero)
+    # A maximum over no rows would be -inf.
+    found = tf.minimum(tf.reduce_sum(tf.one_hot(label, num_classes), axis=0), 1.0)
+    return tf.ensure_shape(found + zero, (num_classes,))

@@ -53,9 +53,7 @@ class TorchLayout(FileLayout):
         classifier: the name of the head.
         gelu: of models whose configuration states no activation.
         unused: regular expression of arrays that the model does not need, {} for the prefix.
-        class_entry: whether the table of positions has an entry for the class token; None if some
-            files have.
-        layer_scale: whether its models always have LayerScale, which is written as ones.
+        class_entry, layer_scale: as in `FileLayout`.
         advice: for a model with weights that the format has no place for.
         spelling: index of this file's table.
     """

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from keras_vit.layers.mlp import MLPS
 from keras_vit.layers.position_embeddings_2d import POSITION_EMBEDDINGS
 from keras_vit.type_hints import ImageSize
 
@@ -74,6 +75,7 @@ CHECKS: dict[str, Check] = {
     "position_embedding": _one_of("none", *POSITION_EMBEDDINGS, "relative"),
     "position_placement": _one_of("stem", "every", "shared"),
     "attention": _one_of("global", "axial"),
+    "mlp": _one_of(*MLPS),
     **dict.fromkeys(("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate"), _RATE),
     **dict.fromkeys(("layer_norm_epsilon", "width_factor"), _POSITIVE),
     "head_bias_init": ("be a finite number", lambda value: _require(abs(value) < math.inf, value)),

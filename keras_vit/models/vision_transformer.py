@@ -54,6 +54,7 @@ class VisionTransformer(ImageModel):
         attention_dropout_rate: float, dropout of the attention probabilities.
         stochastic_depth_rate: float, the last block's probability of being
             skipped; it grows linearly from 0 at the first block.
+        mlp: "gelu", a name of `keras_vit.layers.mlp.MLPS`, of the blocks' perceptron.
         gelu: "tanh" (the original's approximation) or "erf".
         layer_norm_epsilon: float.
         head_bias_init: float, the initial bias of the head; its kernel is zero.
@@ -91,6 +92,7 @@ class VisionTransformer(ImageModel):
         dropout_rate: float = 0.0,
         attention_dropout_rate: float = 0.0,
         stochastic_depth_rate: float = 0.0,
+        mlp: str = "gelu",
         gelu: str = "tanh",
         layer_norm_epsilon: float = 1e-6,
         head_bias_init: float = 0.0,
@@ -237,6 +239,7 @@ def _block(index, grid, a):
         dropout_rate=a.dropout_rate,
         attention_dropout_rate=a.attention_dropout_rate,
         stochastic_depth_rate=a.stochastic_depth_rate * index / max(a.num_layers - 1, 1),
+        mlp_type=a.mlp,
         gelu=a.gelu,
         layer_norm_epsilon=a.layer_norm_epsilon,
         remat=a.remat,

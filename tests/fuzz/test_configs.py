@@ -20,7 +20,7 @@ VALUES.append(st.dictionaries(st.text(max_size=3), st.integers(), max_size=2))
 MODEL = (
     "image_size patch_size hidden_size num_heads mlp_dim num_layers dropout_rate "
     "attention_dropout_rate stochastic_depth_rate classifier position_embedding register_tokens "
-    "gelu layer_norm_epsilon attention remat flash_attention"
+    "mlp gelu layer_norm_epsilon attention remat flash_attention"
 )
 KEYS = sorted(DEFAULTS.keys() | {f"model.{name}" for name in MODEL.split()})
 

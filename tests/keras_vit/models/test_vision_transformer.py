@@ -7,6 +7,7 @@ import pytest
 import keras_vit
 from keras_vit import layers
 from keras_vit.layers.mlp import MLPS
+from keras_vit.models.argument_ranges import CHECKS
 from tests.keras_vit import small
 from tests.keras_vit.small import endpoints_of, forward, gradients, make_images, make_vit, to_numpy
 from tests.tiny_vit import tiny_vit
@@ -196,7 +197,7 @@ def test_epsilons_which_golden_logits_hardly_feel(make, expected):
 
 BAD = {
     **dict.fromkeys(("classifier", "position_embedding", "position_placement"), ("other",)),
-    **dict.fromkeys(("attention", "gelu"), ("other",)),
+    **dict.fromkeys(("attention", "gelu", "mlp"), ("other",)),
     **dict.fromkeys(("in_channels", "representation_size"), (0,)),
     **dict.fromkeys(("remat", "flash_attention"), ("no",)),
     "num_layers": [0, 10**7],
@@ -251,3 +252,10 @@ def test_a_block_takes_its_mlp_from_the_table(monkeypatch):
     np.testing.assert_allclose(to_numpy(block(tokens)), attended + added, atol=1e-6)
     np.testing.assert_allclose(to_numpy(other(tokens)), attended + 2 * added, atol=1e-6)
     assert other.get_config()["mlp_type"] == "doubled"
+
+    monkeypatch.setitem(CHECKS, "mlp", ("be a row", str))
+    model = make_vit(mlp="doubled")
+    again = keras_vit.VisionTransformer.from_config(model.get_config())
+    for each in (model, again):
+        assert each.arguments["mlp"] == "doubled"
+        assert {type(block.mlp) for block in each.blocks} == {Doubled}

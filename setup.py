@@ -70,6 +70,7 @@ setup(
         "safetensors",
         "scikit-learn",
         "scipy",  # imported by tensorflow-datasets to prepare Flowers and SVHN
+        "shtab",
         f"tensorflow>={TENSORFLOW}",
         "tensorflow-datasets>=4.9.8",
     ],

@@ -8,6 +8,7 @@ writes a page that runs the model in a browser.
 """
 
 import argparse
+import contextlib
 import os
 import pathlib
 import sys
@@ -26,7 +27,9 @@ def main():
 def quickstart(workdir, overrides):
     # The operations of so small a model are not worth dividing: two at a time train it faster.
     os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
-    from keras_vit.__main__ import main as train
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    with without_greetings():
+        from keras_vit.__main__ import main as train
 
     announce("Training a small Vision Transformer on 1,438 handwritten digits")
     status = train([f"--config={CONFIG}", f"--workdir={workdir}", *overrides])
@@ -61,6 +64,17 @@ def quickstart(workdir, overrides):
     report_run(workdir)  # again: it links what was exported
     show(workdir, reports, keras_layer_error, page)
     return 0 if all(report.ok for report in reports.values()) else 1
+
+
+@contextlib.contextmanager
+def without_greetings():
+    """Drops what TensorFlow's libraries print of a machine before any setting reaches them."""
+    saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
 
 
 def digits(split):

@@ -58,7 +58,8 @@ usage: keras-vit COMMAND [options]
 
 {table}
 
-Each command answers --help. `keras-vit --version` shows the version.
+Each command answers --help. `keras-vit --version` shows the version, and `keras-vit --completion
+bash` or `zsh` writes a script by which a shell completes commands, options and config keys.
 """,
     groups={"export": ("hand a model over, and verify what was handed over", EXPORT)},
     default="train",

@@ -35,7 +35,8 @@ def add_labels(parser: CommandParser, module_output: bool = False) -> None:
 
 def add_quantization(parser: CommandParser) -> None:
     """Adds --quantization and --calibration."""
-    parser.add_argument("--quantization", choices=QUANTIZATIONS, default="dynamic")
+    text = "of the weights, with int8 of what layers pass on too; default dynamic"
+    parser.add_argument("--quantization", choices=QUANTIZATIONS, default="dynamic", help=text)
     text = "images for int8, as --dataset; default: the run's training images, else --dataset"
     parser.add_argument("--calibration", metavar="NAME", help=text)
 

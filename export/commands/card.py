@@ -16,8 +16,10 @@ def add_options(parser: CommandParser) -> None:
     shared.add_artifact(parser, "directory of a module, or .tflite file")
     text = "directory for the module's .md and Kaggle's two .json files"
     parser.add_path("--output", text, required=True)
-    parser.add_argument("--handle", metavar="PUBLISHER/MODEL/VERSION", required=True)
-    parser.add_argument("--license", default="apache-2.0")
+    text = "the name that the module is published under"
+    parser.add_argument("--handle", metavar="PUBLISHER/MODEL/VERSION", required=True, help=text)
+    text = "of the weights, as an SPDX identifier; default apache-2.0"
+    parser.add_argument("--license", default="apache-2.0", metavar="NAME", help=text)
 
 
 def run(options: argparse.Namespace) -> int:

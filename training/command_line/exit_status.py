@@ -22,14 +22,15 @@ _NO_SUCH_FILE = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADire
 _BAD_USE = (ValueError, PermissionError, *_NO_SUCH_FILE)
 
 
-def status_of(run: Callable[[], int | None], debug: bool = False) -> int:
+def status_of(run: Callable[[], int | None], debug: bool = False, verbose: bool = False) -> int:
     """Calls `run`, which may return a status, and returns the exit status of the process.
 
     An expected failure prints one line, "error: …", to standard error; an interruption its message.
-    With `debug` the traceback stands before that line, as with VIT_DEBUG=1.
+    With `debug` the traceback stands before that line, as with VIT_DEBUG=1; with `verbose` the log
+    has every detail.
     """
     try:
-        with _log_on_stderr():
+        with _log_on_stderr(logging.DEBUG if verbose else logging.INFO):
             return run() or 0
     except BrokenPipeError:
         raise
@@ -129,13 +130,13 @@ class _StderrHandler(logging.Handler):
 
 
 @contextlib.contextmanager
-def _log_on_stderr() -> Iterator[None]:
+def _log_on_stderr(shown: int) -> Iterator[None]:
     logger = logging.getLogger("keras_vit")
     level, propagate = logger.level, logger.propagate
     handler = _StderrHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
     logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    logger.setLevel(shown)
     logger.propagate = False
     try:
         yield

@@ -1,8 +1,12 @@
 """The options that several commands take: spelled and explained here, once."""
 
 import argparse
+import os
 import re
+import shlex
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
@@ -28,9 +32,8 @@ class CommandParser(argparse.ArgumentParser):
         self, prog: str, description: str | None = "", stores: dict[str, Store] | None = None
     ):
         self.stores = {} if stores is None else stores
-        form = argparse.RawDescriptionHelpFormatter
-        super().__init__(prog, None, description, allow_abbrev=False, formatter_class=form)
-        self._takes_overrides = False
+        super().__init__(prog, None, description, allow_abbrev=False, formatter_class=_Help)
+        self.takes_overrides = False
         text = "show the full traceback of an error; VIT_DEBUG=1 in the environment does too"
         self.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=text)
 
@@ -64,7 +67,8 @@ class CommandParser(argparse.ArgumentParser):
         text = "on the images, separated by |"
         self.add_argument("--preprocess", metavar="OPERATIONS", help=text)
         if several:
-            self.add_argument("--batch_size", metavar="IMAGES", type=at_least_1, default=128)
+            images: dict[str, Any] = {"metavar": "IMAGES", "type": at_least_1, "default": 128}
+            self.add_argument("--batch_size", **images, help="computed at once; default 128")
 
     def add_data_dir(self) -> None:
         """Adds --data_dir."""
@@ -73,13 +77,15 @@ class CommandParser(argparse.ArgumentParser):
 
     def add_run(self, config: bool = True) -> None:
         """Adds the options of training; without `config` for a command that makes its own."""
-        self._takes_overrides = True
+        self.takes_overrides = True
         if config:
             text = "Python file with get_config(ARGUMENT), or the name of one, such as quickstart"
             form = "FILE[:ARGUMENT]"
             self.add_argument("--config", required=True, metavar=form, store="keep", help=text)
         text = "show every key of a config and exit"
         self.add_argument("--helpfull", action=_ShowKeys, nargs=0, help=text)
+        text = "log every column of metrics.csv, each time that it grows"
+        self.add_argument("--verbose", action="store_true", help=text)
         self.add_path("--workdir", "where runs are written", "keep", required=True)
         self.add_data_dir()
         self.epilog = "--config.KEY=VALUE sets any key of the config."
@@ -94,9 +100,9 @@ class CommandParser(argparse.ArgumentParser):
     ) -> argparse.Namespace:
         """Returns the options; `overrides` are the `--config.KEY=VALUE` among them."""
         args = sys.argv[1:] if args is None else args
-        overrides = [text for text in args if self._takes_overrides and _OVERRIDE.match(text)]
+        overrides = [text for text in args if self.takes_overrides and _OVERRIDE.match(text)]
         options = super().parse_args([text for text in args if text not in overrides], namespace)
-        if self._takes_overrides:
+        if self.takes_overrides:
             options.overrides = overrides
         return options
 
@@ -110,7 +116,7 @@ class CommandParser(argparse.ArgumentParser):
             hint = did_you_mean(name, known) if name.startswith("--") else ""
             if hint and name not in known:
                 self.error(f"{hint}Received: {name}")
-            if self._takes_overrides and name not in known and name.lstrip("-") in schema.DEFAULTS:
+            if self.takes_overrides and name not in known and name.lstrip("-") in schema.DEFAULTS:
                 self.error(f"Did you mean --config.{name.lstrip('-')}? Received: {name}")
         return super().parse_known_args(args, namespace)
 
@@ -127,10 +133,45 @@ class CommandParser(argparse.ArgumentParser):
         raise UsageError(f"{message}{end} See {self.prog} --help")
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Wraps help, but for commands, at the width of the terminal, at most 100."""
+
+    def __init__(self, prog: str):
+        super().__init__(prog, width=min(100, shutil.get_terminal_size((102, 24)).columns - 2))
+
+    def _fill_text(self, text, width, indent):
+        paragraphs = text.strip("\n").split("\n\n")
+        wrapped = [
+            each if each.startswith(" ") else textwrap.fill(each, width) for each in paragraphs
+        ]
+        return "\n\n".join(wrapped)
+
+
 class _ShowKeys(argparse.Action):
     def __call__(self, parser, *_):
         Table(schema.COLUMNS, schema.rows()).show(wrapped=schema.COLUMNS[2:])
         parser.exit()
+
+
+def refuse_unquoted(words: Sequence[str]) -> None:
+    """Raises `UsageError` where words of a command line, joined by spaces, name a path that exists.
+
+    So a path was cut by the shell: `--config=own_photos:my photos,steps=3`.
+    """
+    for first, word in enumerate(words):
+        text, end = word, first + 1
+        # A name has few words, and a command thousands of photos, each with a name that exists.
+        while not os.path.exists(word) and end < min(first + 9, len(words)):
+            if words[end].startswith("-"):
+                break
+            text, end = f"{text} {words[end]}", end + 1
+            value = text.partition("=")[2] if text.startswith("-") else text
+            path = value.partition(":")[2]
+            if any(
+                " " in each and os.path.exists(each) for each in (value, path, path.split(",")[0])
+            ):
+                expected = "Expected quotes around a path with spaces."
+                raise UsageError(f"{expected} Did you mean {shlex.quote(text)}?")
 
 
 def number(

@@ -14,10 +14,12 @@ from typing import Protocol, cast
 from keras_vit.name_suggestions import did_you_mean
 from keras_vit.version import __version__
 
-from ..io.quiet_start import check_backend, quiet_start
+from ..config import schema
+from ..errors import UsageError
+from ..io.quiet_start import check_backend, quiet_start, without_libjpeg
 from ..io.remote_stores import local_options
 from .exit_status import status_of
-from .options import CommandParser
+from .options import CommandParser, refuse_unquoted
 
 
 class Command(Protocol):
@@ -31,6 +33,8 @@ class Command(Protocol):
 
 
 _HELPS = ("--help", "-h", "--helpfull")
+# Values of options that are paths, as help calls them.
+_PATHS = ("DIR", "FILE", "FILE[:ARGUMENT]", "PATH", "PHOTO", "RUN", "SOURCE", "ARTIFACT")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,12 +61,15 @@ class Commands:
         if name == "--version":
             print(f"keras-vit {__version__}")
             return 0
-        if self.default and name.startswith("-"):
+        if self.default and name.startswith("-") and name != "--completion":
             name, options = self.default, [name, *options]
         if name in self.groups:
             return self.groups[name][1].main(options)
         if name in self.table:
-            return status_of(lambda: self._run(name, options), debug="--debug" in options)
+            flags = {flag: f"--{flag}" in options for flag in ("debug", "verbose")}
+            return status_of(lambda: self._run(name, options), **flags)
+        if name == "--completion" and self.default:
+            return status_of(lambda: print(self.completion("".join(options))))
         known = [*self.table, *self.groups]
         expected = f"Expected a command, one of {', '.join(known)}. Received: {name or 'none'}."
         hint = did_you_mean(name, known)
@@ -75,6 +82,40 @@ class Commands:
         width = max(map(len, rows)) + 2
         table = "\n".join(f"  {name:<{width}}{line}" for name, line in rows.items())
         return self.usage.format(table=table)
+
+    def completion(self, shell: str) -> str:
+        """Returns a script by which a shell completes commands, options, config keys and paths."""
+        import shtab
+
+        if shell not in ("bash", "zsh"):
+            raise UsageError(f"Expected --completion bash or zsh. Received: {shell or 'nothing'}.")
+        options = [self._completed(self.default)]
+        root = argparse.ArgumentParser(self.program, parents=options, add_help=False)
+        self._add_to(root)
+        # Behind a =, bash completes paths as it does elsewhere.
+        return shtab.complete(root, shell).replace("-o bashdefault", "-o bashdefault -o default")
+
+    def _add_to(self, parser):
+        """Adds the commands to a parser, below which a shell finds their options."""
+        commands = parser.add_subparsers()
+        for name, line in self.table.items():
+            commands.add_parser(name, help=line, parents=[self._completed(name)], add_help=False)
+        for name, (line, group) in self.groups.items():
+            group._add_to(commands.add_parser(name, help=line))
+
+    def _completed(self, name):
+        """Returns the parser of a command with all config keys, which knows where paths stand."""
+        import shtab
+
+        parser = self.parser(name)
+        if parser.takes_overrides:
+            for key in schema.KEYS:
+                text = key.meaning.replace("%", "%%")
+                parser.add_argument(f"--config.{key.name}", choices=key.choices or None, help=text)
+        for action in parser._actions:
+            if action.metavar in _PATHS:
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+        return parser
 
     def parser(self, name: str) -> CommandParser:
         """Returns the parser of a command."""
@@ -90,9 +131,10 @@ class Commands:
     def _run(self, name, arguments):
         if not {*_HELPS} & {*arguments}:
             check_backend()
+            refuse_unquoted(arguments)
         parser = self.parser(name)
         options = parser.parse_args([text for text in arguments if text != "--debug"])
-        with local_options(options, parser.stores):
+        with without_libjpeg(), local_options(options, parser.stores):
             return self._import(name).run(options)
 
 

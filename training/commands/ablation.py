@@ -27,12 +27,13 @@ from ..io.quiet_start import import_tensorflow
 
 
 def add_options(parser: CommandParser) -> None:
-    parser.add_argument("study", choices=STUDIES)
+    parser.add_argument("study", choices=tuple(STUDIES), help="what the runs differ in")
     parser.add_run(config=False)
     text = "small: CIFAR-10 on a CPU; paper: the paper's models on ImageNet-21k"
     parser.add_argument("--scale", default="small", choices=("small", "paper"), help=text)
     parser.add_argument("--cells", type=list_of(str), help="only these; default all")
-    parser.add_argument("--seeds", type=list_of(whole), default=[0])
+    text = "of the runs, separated by commas; default 0"
+    parser.add_argument("--seeds", type=list_of(whole), default=[0], help=text)
     parser.add_argument("--few_shot_dataset", help="default CIFAR-10, or ImageNet at paper's scale")
     parser.add_argument("--few_shot_train_split", help="where examples are chosen")
     parser.add_argument("--few_shot_test_split", help="what is classified")

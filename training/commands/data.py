@@ -14,7 +14,7 @@ from ..errors import UsageError, first_line
 from ..io.image_listing import spread
 from ..io.printed_table import Table
 from ..io.progress_bar import track
-from ..io.quiet_start import import_tensorflow
+from ..io.quiet_start import DAMAGED_JPEG, held_stderr, import_tensorflow
 
 MAX_DECODED = 100
 # Cameras and microscopes store 10 to 14 bits in 16, of which the upper 8 are then below this.
@@ -71,13 +71,18 @@ def _decode(dataset, chosen):
     tf = import_tensorflow()
     from keras_vit.photos.prepare_photos import is_of_16_bits
 
-    labels, unreadable, dark = set(), [], []
+    labels, unreadable, dark, damaged = set(), [], [], []
     decode = dataset.split(chosen[0][0]).preprocess("decode")
     for name, index in track(chosen, "decoding"):
         split = dataset.split(name)
         try:
             example = split.read(tf.constant(index, tf.int64))
-            brightest = tf.reduce_max(decode(example["image"], (0, 0)))
+            lines: list[bytes] = []
+            with held_stderr(lines):
+                brightest = tf.reduce_max(decode(example["image"], (0, 0)))
+            if line := next(filter(DAMAGED_JPEG.match, lines), b""):
+                reason = line.decode().strip()
+                damaged.append(f"{name} {split.example_id(index)}: it is read in part: {reason}")
             if brightest < _DARK and is_of_16_bits(example["image"].numpy()):
                 dark.append(f"{name} {split.example_id(index)}")
             labels.update(tf.reshape(example["label"], [-1]).numpy().tolist())
@@ -91,7 +96,7 @@ def _decode(dataset, chosen):
             "alone. Their upper 8 bits are kept, which are nearly black: multiply the values so "
             "that the largest possible one is 65535 (by 16 for 12 bits), or save 8 bits."
         ]
-    return labels, unreadable, dark
+    return labels, unreadable, damaged + dark
 
 
 def _prepare(name, data_dir, manual_dir, beam, as_name, num_shards):
@@ -148,7 +153,7 @@ def _state(spec, data_dir):
 
 
 def add_options(parser: CommandParser) -> None:
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="command", required=True, help="what to do")
     bucket = "write beside the files of a set in a bucket where their records begin"
     check = "verify a prepared copy: sizes, classes, and up to 100 images decoded"
     for command, action, text in (

@@ -88,7 +88,8 @@ def run(options: argparse.Namespace) -> None:
         text = json.dumps(results, indent=2, sort_keys=True) + "\n"
         write_text(options.output / "metrics.json", text)
     task, rows = model.task, []
-    shown = [*task.metrics, LOSS]
+    most = max(split.dataset.num_classes for split in splits)
+    shown = [*(each for each in task.metrics if most > each.of_more_than), LOSS]
     columns = ["data set", "images", *(each.heading for each in shown)]
     for name, result in results.items():
         row = [f"{name} {result['split']}", result["count"]]

@@ -38,7 +38,7 @@ from ..io.image_listing import EXTENSIONS, list_images
 from ..io.paths import absolute_path, any_path, read_lines
 from ..io.printed_table import Table
 from ..io.progress_bar import track
-from ..io.quiet_start import import_tensorflow
+from ..io.quiet_start import import_tensorflow, without_warnings
 
 logger = logging.getLogger("keras_vit")
 
@@ -195,10 +195,11 @@ def _show(options, predictor):
 def _trained_on(options, predictions):
     """Returns the ids of {file: prediction} it was trained on, if its data is as it was."""
     try:
-        dataset, config = own_data(options)
-        train = dataset.split(config["train_split"])
+        with without_warnings():
+            dataset, config = own_data(options)
+            train = dataset.split(config["train_split"])
         if train.fingerprint["digest"] != config["data"]["train"]["digest"]:
-            return set()  # `own_data` has warned that the data changed
+            return set()
         photos = train.photos
     except (OSError, ValueError, TrainingError):
         return set()
@@ -222,4 +223,5 @@ def _write_shards(options, predictor):
     there = len(predictor.shards) - len(shards)
     print(f"Shards in {options.shards}: {len(shards)} written, {there} there already.")
     if unreadable:
-        logger.warning("%d images cannot be read: the column `error` says why.", unreadable)
+        one = "1 image" if unreadable == 1 else f"{unreadable:,} images"
+        logger.warning("%s cannot be read: the column `error` says why.", one)

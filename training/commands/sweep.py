@@ -25,7 +25,8 @@ def add_options(parser: CommandParser) -> None:
     parser.add_run()
     text = "learning rates; default those of Table 4 for the data set, or for CIFAR"
     parser.add_argument("--rates", type=list_of(above_0), help=text)
-    parser.add_argument("--seeds", type=list_of(whole), default=[0, 1, 2])
+    text = "of the runs, separated by commas; default 0,1,2"
+    parser.add_argument("--seeds", type=list_of(whole), default=[0, 1, 2], help=text)
     share = number(float, lambda share: 0 < share < 1, "a share above 0 and below 1")
     text = "share of the training split to score rates on, where the paper gives none"
     parser.add_argument("--development", type=share, default=0.1, help=text)

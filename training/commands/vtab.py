@@ -36,7 +36,8 @@ def add_options(parser: CommandParser) -> None:
     parser.add_argument("--rates", type=list_of(above_0), help=text)
     text = "whether every task gets its best rate, or all the one of highest mean (the paper's)"
     parser.add_argument("--select", choices=("task", "suite"), default="task", help=text)
-    parser.add_argument("--seeds", type=list_of(whole), default=[0, 1, 2])
+    text = "of the runs, separated by commas; default 0,1,2"
+    parser.add_argument("--seeds", type=list_of(whole), default=[0, 1, 2], help=text)
     parser.add_argument("--steps", type=at_least_1, help="number of updates, default 2500")
     text = "go on with the tasks whose data is there"
     parser.add_argument("--skip_missing", action="store_true", help=text)

@@ -10,6 +10,7 @@ Opening imports no TensorFlow, so that missing data is reported at once: what ne
 where the first example is read.
 """
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -24,6 +25,7 @@ from keras_vit.photos.imagenet_classes import imagenet_classes
 
 from ..errors import TrainingError
 from ..io.paths import is_remote, size_and_time
+from ..io.quiet_start import without_warnings
 from .sets import fingerprint, known_datasets, photo_sets, splits, tfds_folder
 from .sets.known_datasets import DatasetSpec, full_name
 
@@ -116,9 +118,12 @@ def warn_of_trained(split: "Split", run: str | os.PathLike, config: Mapping[str,
     try:
         if not of_photos and known_datasets.row(name).builder != dataset.spec.builder:
             return
-        if full_name(name) != dataset.name:
-            dataset = open_dataset(name, config["data_dir"], prepare=False)
-        trained = open_data_of_run(run, config, dataset=dataset).split(config["train_split"])
+        is_own = full_name(name) == dataset.name
+        # Nobody asked for data that is opened only to be compared with.
+        with contextlib.nullcontext() if is_own else without_warnings():
+            if not is_own:
+                dataset = open_dataset(name, config["data_dir"], prepare=False)
+            trained = open_data_of_run(run, config, dataset=dataset).split(config["train_split"])
     except (OSError, ValueError) as error:
         expected = "It cannot be told whether images of %s trained %s: %s"
         logger.warning(expected, split.text, run, error)

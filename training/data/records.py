@@ -27,6 +27,7 @@ from ..errors import UsageError, first_line
 from ..io.atomic import atomic_file
 from ..io.paths import any_path, cache_folder, is_remote, size_and_time
 from ..io.progress_bar import track
+from ..io.quiet_start import without_warnings
 from ..io.remote_stores import local_file
 from .sets import fingerprint, vtab_labels
 from .sets.known_datasets import DatasetSpec
@@ -89,7 +90,9 @@ def record_reader(
     rule = vtab_labels.rule(spec.label)
     extra = dict.fromkeys(spec.extra_labels, True)
     wanted = tfds.decode.PartialDecoding({"image": True, **rule.features, **extra})
-    features = wanted.extract_features(info.features)
+    # TFDS warns of a name that it uses itself.
+    with without_warnings("absl"):
+        features = wanted.extract_features(info.features)
     parts = [
         (os.fspath(one.filename), one.examples_in_shard, one.skip, one.take)
         for part in ranges

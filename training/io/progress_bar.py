@@ -1,9 +1,11 @@
 """Shows how far a loop or a training run is: a bar on a terminal, lines in a log."""
 
 import logging
+import math
 import operator
 import sys
 import time
+import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -11,6 +13,7 @@ logger = logging.getLogger("keras_vit")
 Item = TypeVar("Item")
 
 LOG_EVERY_SECONDS = 30.0
+_NONE: Mapping[str, str] = types.MappingProxyType({})
 
 
 def track(items: Iterable[Item], description: str, total: int | None = None) -> Iterator[Item]:
@@ -46,6 +49,7 @@ class Progress:
         self._bar: Any = None
         self._started = False
         self._steps, self._seconds, self._rate = 0, 0.0, 0.0
+        self._logged = -math.inf
 
     def __enter__(self):
         if self.shown and sys.stderr.isatty():
@@ -75,7 +79,7 @@ class Progress:
         self.step = step
         if self._bar:
             rate = self._steps / self._seconds if self._seconds else self._rate
-            note = f"{rate:.2f} steps/s  {rate * self.batch_size:.0f} images/s  loss {loss:.4f}"
+            note = f"{rate * self.batch_size:,.0f} images/s  loss {loss:.3g}"
             self._bar.update(self._bar.task_ids[0], completed=step, note=note)
 
     def images_per_second(self) -> float:
@@ -85,17 +89,32 @@ class Progress:
         self._steps, self._seconds = 0, 0.0
         return self._rate * self.batch_size
 
-    def log(self, values: Mapping[str, float]) -> None:
-        """Logs a row of metrics where there is no bar to show them."""
-        if self.shown and self._bar is None:
-            # After the first call alone there is no rate.
+    def log(self, values: Mapping[str, float], evaluated: Mapping[str, str] = _NONE) -> None:
+        """Logs a row of metrics: all of it at level DEBUG, else now and then what people read.
+
+        `evaluated` is {title: text} of an evaluation, which is always logged. The rest is not where
+        there is a bar to show it.
+        """
+        if not self.shown:
+            return
+        is_full, now = logger.isEnabledFor(logging.DEBUG), time.monotonic()
+        is_late = now - self._logged > LOG_EVERY_SECONDS or self.step == self.total
+        if not (is_full or evaluated or (is_late and self._bar is None)):
+            return
+        self._logged = now
+        # After the first call alone there is no rate.
+        if is_full:
             names = [name for name in values if self._rate or name != "images_per_second"]
             shown = [f"{name} {_short(values[name])}" for name in names]
-            if self._rate:
-                left = (self.total - self.step) / self._rate
-                time_left = time.strftime("%H:%M:%S", time.gmtime(left))
-                shown.append(f"left {time_left if left < 86400 else '> 1 day'}")
-            logger.info("step %d/%d  %s", self.step, self.total, "  ".join(shown))
+        else:
+            shown = [f"loss {values['loss']:.3g}"]
+            shown += [f"{self._rate * self.batch_size:,.0f} images/s"] if self._rate else []
+            shown += [f"{title} {text}" for title, text in evaluated.items()]
+        if self._rate:
+            left = (self.total - self.step) / self._rate
+            time_left = time.strftime("%H:%M:%S", time.gmtime(left))
+            shown.append(f"left {time_left if left < 86400 else '> 1 day'}")
+        logger.info("step %d/%d  %s", self.step, self.total, "  ".join(shown))
 
 
 def _short(value):

@@ -1,10 +1,12 @@
-"""Starting TensorFlow and Keras quickly, and without their start-up chatter."""
+"""Starting TensorFlow and Keras quickly, and running them without their libraries' chatter."""
 
 import contextlib
 import gc
 import importlib.util
+import logging
 import os
 import re
+import subprocess
 import sys
 import tempfile
 import types
@@ -21,6 +23,25 @@ CHATTER = re.compile(
     rb"To enable the following instructions|E0000 .*(cuda_|cudart_)|"
     rb"INFO: Created TensorFlow Lite|.*pkg_resources)"
 )
+# libjpeg's, of a damaged file that it decodes all the same.
+DAMAGED_JPEG = re.compile(
+    rb"^(Corrupt JPEG data|Premature end of JPEG file|Invalid SOS parameters|Inconsistent progress|"
+    rb"Warning: unknown JFIF|Unknown Adobe color transform|Application transferred too many)"
+)
+_FILTER = f"""
+import re, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+is_damage, damaged = re.compile({DAMAGED_JPEG.pattern!r}).match, False
+for line in sys.stdin.buffer:
+    if is_damage(line):
+        damaged = True
+    else:
+        sys.stderr.buffer.write(line)
+        sys.stderr.buffer.flush()
+if damaged:
+    print("Some photos hold damaged JPEG data, and were read as far as they are whole: "
+          "keras-vit data check folder:FOLDER --all names them.", file=sys.stderr)
+"""
 # For Keras's pictures, wrappers and Orbax checkpoints, and TFLite files of JAX's functions.
 _NEEDED_BY_NO_COMMAND = ("jax", "matplotlib", "sklearn")
 # Keras imports its backend first, which needs JAX if it is JAX.
@@ -33,14 +54,14 @@ def import_tensorflow() -> types.ModuleType:
     Afterwards absl, by which TensorFlow's packages log, prints errors only. Raises `UsageError` if
     it is not installed.
     """
-    from absl import logging
+    from absl import logging as absl_logging
 
     _require("tensorflow", "reads the images, with every KERAS_BACKEND")
     with quiet_start(), quick_imports():
         import tensorflow as tf
 
         tf.config.list_physical_devices()
-    logging.set_verbosity(logging.ERROR)
+    absl_logging.set_verbosity(absl_logging.ERROR)
     return tf
 
 
@@ -74,6 +95,19 @@ def quiet_start() -> Iterator[None]:
     """
     # TensorFlow logs harmless facts as errors, such as a processor without AVX-512.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    lines: list[bytes] = []
+    try:
+        with held_stderr(lines):
+            yield
+    finally:
+        for line in lines:
+            if not CHATTER.match(line):
+                os.write(sys.__stderr__.fileno(), line)  # type: ignore[union-attr]
+
+
+@contextlib.contextmanager
+def held_stderr(lines: list[bytes]) -> Iterator[None]:
+    """Adds to `lines`, at its end, what the process prints to standard error, if that is a file."""
     stderr: Any = sys.__stderr__
     try:
         descriptor = stderr.fileno()
@@ -91,9 +125,54 @@ def quiet_start() -> Iterator[None]:
             os.dup2(saved, descriptor)
             os.close(saved)
             held.seek(0)
-            for line in held:
-                if not CHATTER.match(line):
-                    os.write(descriptor, line)
+            lines.extend(held)
+
+
+@contextlib.contextmanager
+def without_libjpeg() -> Iterator[None]:
+    """Leaves out what libjpeg prints, on its own, of each damaged photo that it decodes.
+
+    Another process reads standard error meanwhile, so that the last words of a process that aborts
+    are printed. What Python prints does not go that way, and sees the terminal.
+    """
+    stderr: Any = sys.stderr
+    try:
+        saved, is_own = os.dup(2), stderr.fileno() == 2
+        command = [sys.executable, "-I", "-S", "-c", _FILTER]
+        streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL}
+        reader = subprocess.Popen(command, **streams, start_new_session=True)
+    except (AttributeError, OSError, ValueError):
+        yield
+        return
+    pipe: Any = reader.stdin
+    os.dup2(pipe.fileno(), 2)
+    pipe.close()
+    if is_own:
+        # Left open, as libraries may keep it.
+        sys.stderr = os.fdopen(saved, "w", 1, stderr.encoding, stderr.errors, closefd=False)
+    try:
+        yield
+    finally:
+        sys.stderr = stderr
+        stderr.flush()
+        os.dup2(saved, 2)
+        if not is_own:
+            os.close(saved)
+        # A process that was left running may hold the pipe open.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            reader.wait(5)
+
+
+@contextlib.contextmanager
+def without_warnings(name: str = "keras_vit") -> Iterator[None]:
+    """Holds back the warnings of the logger of that name."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 @contextlib.contextmanager

@@ -25,7 +25,7 @@ from ..recipes.model import build_model
 from ..recipes.optimizer import optimizer_of
 from ..reporting.collect_run_results import report_run
 from ..source_facts import runs_behind
-from ..tasks import compared_by, task_of
+from ..tasks import COUNT, METRICS, compared_by, task_of
 from . import agreement_of_workers
 from .best_evaluation import BestEvaluation
 from .interruption import StopRequest
@@ -197,11 +197,13 @@ class _Run:
 
                 due = [each for each in self.evaluators if self._is_due(each.every_steps)]
                 if due or self._is_due(config.log_every_steps):
-                    metrics = self._summary(progress.images_per_second()) | self._evaluate(due)
+                    summary = self._summary(progress.images_per_second())
+                    found = self._evaluate(due)
                     # If these have ended the run, the other evaluators are due as well.
                     late = [each for each in self.evaluators if self._is_due(each.every_steps)]
-                    metrics |= self._evaluate([each for each in late if each not in due])
-                    progress.log(metrics)
+                    found |= self._evaluate([each for each in late if each not in due])
+                    metrics = summary | found
+                    progress.log(metrics, self._in_words(found))
                     self._report_skipped()
                     if engine.is_chief:
                         self.directory.log(engine.step, metrics)
@@ -259,13 +261,22 @@ class _Run:
             "images_per_second": images_per_second,
         }
 
+    def _in_words(self, values):
+        """Returns {title: text} of what people follow: the metric that is compared, few-shot."""
+        main, of_tasks = compared_by(self.config), {*METRICS, COUNT}
+        shown = {name: f"{values[name]:.4g}" for name in values if name not in of_tasks}
+        if main.column in values:
+            title = main.title if main.is_share else f"{main.title} of the evaluation"
+            shown = {title: main.text(values[main.column])} | shown
+        return shown
+
     def _report_skipped(self):
         counter = self.data.skip_counter
         found = counter.examples if counter else {}
         if len(found) > self._skipped:
-            logger.warning(
-                "%d unreadable images are skipped, such as %s.", len(found), next(iter(found))
-            )
+            one = len(found) == 1
+            images = "1 unreadable image is" if one else f"{len(found):,} unreadable images are"
+            logger.warning("%s skipped, such as %s.", images, next(iter(found)))
         self._skipped = len(found)
 
     def _report_replaced(self):

@@ -28,6 +28,7 @@ class Metric(NamedTuple):
     name: str  # such as "top1"
     title: str  # in words
     is_share: bool = True  # a fraction of the images, of which more is better; else less is
+    of_more_than: int = 0  # classes; it says nothing of fewer
     panel: str = ""  # title of the chart on a run's page that shows it; empty for none
 
     @property

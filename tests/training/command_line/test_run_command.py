@@ -64,14 +64,73 @@ def test_help_names_every_command_and_key_and_the_version(capsys, printed):
     shown = printed("--help")
     names = [*KERAS_VIT.table, *KERAS_VIT.groups]
     assert all(f"\n  {name} " in shown for name in names)
-    words = " ".join(names)
-    assert f'complete -o default -W "{words}" keras-vit' in (ROOT / "README.md").read_text()
     with pytest.raises(SystemExit):
         main(["--helpfull"])
     shown = capsys.readouterr().out  # Nothing is cut where the output is a pipe.
     assert all(f" {key.name} " in shown and f" {key.default} " in shown for key in KEYS)
     for words in (["--version"], ["export", "--version"]):
         assert printed(*words) == f"keras-vit {__version__}\n"
+
+
+def test_every_option_is_explained_and_help_is_as_wide_as_the_terminal(monkeypatch, capsys):
+    parsers = [each.parser(name) for each in (KERAS_VIT, EXPORT) for name in each.table]
+    for parser in parsers:
+        groups = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
+        for each in (parser, *(sub for group in groups for sub in group.choices.values())):
+            assert not [action.dest for action in each._actions if not action.help], each.prog
+    for columns, widest in (("70", 68), ("300", 100)):
+        monkeypatch.setenv("COLUMNS", columns)
+        with pytest.raises(SystemExit):
+            main(["predict", "--help"])
+        lines = capsys.readouterr().out.splitlines()
+        # Commands, and long lists of choices, are not broken.
+        assert max(len(line) for line in lines if line[:3] != "  k") in range(
+            widest - 9, widest + 1
+        )
+
+
+COMPLETE = """
+eval "$(cat)"
+for line in "$@"; do
+    COMP_WORDS=($line); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMPREPLY=()
+    _shtab_keras_vit keras-vit "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+    echo "${COMPREPLY[@]}"
+done
+"""
+
+
+def test_bash_completes_commands_options_config_keys_and_paths(printed, refused, tmp_path):
+    script = printed("--completion", "bash")
+    (tmp_path / "runs").mkdir()
+    for line, expected in (
+        ("keras-vit pre", "predict"),
+        ("keras-vit export tf", "tflite"),
+        ("keras-vit data che", "check"),
+        ("keras-vit data check --al", "--all"),
+        ("keras-vit predict --sh", "--shards --shard_size"),
+        ("keras-vit sweep --config.optimizer.m", "--config.optimizer.momentum"),
+        ("keras-vit --config.optimizer.m", "--config.optimizer.momentum"),
+        ("keras-vit predict ru", "runs"),
+    ):
+        command = ["bash", "-c", COMPLETE, "bash", line]
+        done = subprocess.run(command, input=script, capture_output=True, text=True, cwd=tmp_path)
+        assert done.stdout == f"{expected}\n", (line, done.stderr)
+    assert printed("--completion", "zsh").startswith("#compdef keras-vit\n")
+    message = refused("--completion", "fish")
+    assert message == "error: Expected --completion bash or zsh. Received: fish.\n"
+
+
+def test_a_path_with_spaces_that_was_not_quoted_is_guessed(refused, tmp_path, monkeypatch):
+    (tmp_path / "my own photos" / "a crow").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    for words, quoted in (
+        (["train", "--config=own_photos:my", "own", "photos,steps=3"], 1),
+        (["predict", "run", "my", "own", "photos/a", "crow", "--top=1"], 2),
+        (["export", "tflite", "run", "--dataset=folder:my", "own", "photos"], 3),
+    ):
+        text = " ".join([word for word in words[quoted:] if not word.startswith("--top")])
+        expected = f"error: Expected quotes around a path with spaces. Did you mean {text!r}?\n"
+        assert refused(*words) == expected
 
 
 def test_options_tell_what_they_do_with_a_path_in_a_store():

@@ -52,6 +52,16 @@ def test_list_and_check_say_what_there_is(data_dir, tmp_path, capsys, monkeypatc
         assert f"problem: {problem}" in output
 
 
+def test_check_names_photos_whose_jpeg_data_is_damaged(tmp_path, printed):
+    write_photos(tmp_path, [f"{'ab'[number % 2]}/{number}.jpg" for number in range(6)])
+    content = (tmp_path / "b/3.jpg").read_bytes()
+    (tmp_path / "b/3.jpg").write_bytes(content[:-80] + b"\0\xff\xd0" + content[-80:])
+    output = printed("data", "check", f"folder:{tmp_path}", status=1)
+    problem = "train b/3.jpg: it is read in part: Corrupt JPEG data: premature end of"
+    assert f"  problem: {problem}" in output and output.count("problem") == 1
+    assert "6 images decoded: see above" in output
+
+
 def test_check_counts_the_photos_of_each_class_and_those_held_out(tmp_path, printed):
     rows = [f"{kind}/{k}.png" for kind, count in (("ant", 10), ("bee", 15)) for k in range(count)]
     write_photos(tmp_path / "whole", rows)

@@ -42,6 +42,27 @@ def test_drops_chatter_and_keeps_the_rest(run_command):
     assert failed.startswith("a real problem\nTraceback") and "missing library" in failed
 
 
+LIBJPEG = """
+import os, sys
+from keras_vit.training.io.quiet_start import without_libjpeg
+with without_libjpeg():
+    os.write(2, b"Corrupt JPEG data: premature end of data segment\\n")
+    os.write(2, b"another line\\n")
+    print(sys.stderr.isatty(), sys.stderr.fileno() != 2, file=sys.stderr)
+    exec(sys.argv[1])
+os.write(2, b"afterwards\\n")
+"""
+
+
+def test_lines_of_libjpeg_are_left_out_and_the_last_words_of_an_abort_are_not(run_command):
+    said = "Some photos hold damaged JPEG data, and were read as far as they are whole: keras-vit"
+    lines = run_command(LIBJPEG, "pass").stderr.splitlines()
+    assert sorted(lines[:2]) == ["False True", "another line"] and lines[3] == "afterwards"
+    assert lines[2].startswith(said)
+    aborted = run_command(LIBJPEG, "os.write(2, b'a fatal error\\n'); os.abort()")
+    assert "a fatal error\n" in aborted.stderr and aborted.returncode != 0
+
+
 def test_a_command_starts_without_what_it_may_need_later(run_command, data_dir, tmp_path):
     write_photos(tmp_path, ["photos/crow/1.png", "photos/owl/1.png"])
     result = run_command(START, f"folder:{tmp_path}/photos", data_dir, tmp_path)

@@ -120,7 +120,7 @@ def test_damaged_photos_are_named_or_skipped_and_where_all_are_it_is_said(tiny, 
         trainer.train(tiny(**photos), tmp_path / "other")
     skipping.data_changed = "accept"
     assert np.isfinite(trainer.train(skipping, tmp_path / "run")["loss"])
-    assert "1 unreadable images are skipped, such as a/1.png" in caplog.text
+    assert "1 unreadable image is skipped, such as a/1.png" in caplog.text
 
 
 def engine(change=str):

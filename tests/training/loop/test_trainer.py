@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras_vit.checkpoints import save_checkpoint
 from keras_vit.checkpoints.torch_layouts import TIMM
 from keras_vit.training import data
+from keras_vit.training.config import default_config
 from keras_vit.training.data.tf_data_batches import eval_dataset
 from keras_vit.training.engine.update import Report
 from keras_vit.training.errors import UsageError
@@ -77,8 +78,24 @@ def test_a_row_is_the_mean_since_the_row_before_and_the_first_has_no_speed(caplo
         for step in (25, 50):
             shown.advance(step, 5.0, 1.0)
             shown.log({"loss": 1.0, "images_per_second": shown.images_per_second()})
-    speed = "images_per_second 40  left 00:00:10"
-    assert caplog.messages == ["step 25/100  loss 1", f"step 50/100  loss 1  {speed}"]
+        shown.log({"loss": 1.0, "eval_top1": 0.75}, {"top-1 accuracy": "75.00 %"})
+        caplog.set_level("DEBUG", "keras_vit")
+        shown.log({"loss": 1.0, "eval_top1": 0.75, "images_per_second": 40.0})
+    # Half a minute has not passed.
+    assert caplog.messages == [
+        "step 25/100  loss 1",
+        "step 50/100  loss 1  40 images/s  top-1 accuracy 75.00 %  left 00:00:10",
+        "step 50/100  loss 1  eval_top1 0.75  images_per_second 40  left 00:00:10",
+    ]
+
+
+def test_people_read_the_metric_that_is_compared_and_few_shot():
+    run, values = object.__new__(trainer._Run), {"eval_loss": 2.5, "eval_count": 9}
+    run.config = default_config()
+    found = values | {"eval_top1": 0.5, "eval_top5": 1.0, "digits_5shot": 0.25}
+    assert run._in_words(found) == {"top-1 accuracy": "50.00 %", "digits_5shot": "0.25"}
+    run.config.masked.target = "mean_color"
+    assert run._in_words(values) == {"loss of the evaluation": "2.5"}
 
 
 def test_saved_models_are_the_average_that_was_evaluated(run):

@@ -92,7 +92,8 @@ def measure(
         pairs = labels[single].argmax(axis=1), logits[single].argmax(axis=1)
         np.add.at(confusion, pairs, 1)
     if unlabeled:
-        logger.warning("%d images have no label: no figure counts them.", unlabeled)
+        said = "1 image has" if unlabeled == 1 else f"{unlabeled:,} images have"
+        logger.warning("%s no label: no figure counts them.", said)
     return {**means(sums), "confusion": confusion}
 
 

@@ -25,17 +25,27 @@ def corner_weights(source: int, target: int | Tensor) -> np.ndarray | Tensor:
         return _linear(np.arange(target) * ((source - 1) / max(target - 1, 1)), source)
     steps = ops.maximum(ops.cast(target, "float32") - 1, 1)
     positions = ops.cast(ops.arange(target), "float32") * (source - 1) / steps
-    positions = ops.minimum(positions, float(source - 1))
+    return _linear_in_graph(ops.minimum(positions, float(source - 1)), source)
+
+
+def _linear_in_graph(positions, source):
     samples = ops.arange(source, dtype="float32")
     return ops.relu(1 - ops.abs(positions[:, None] - samples[None, :]))
 
 
-def half_pixel_weights(source: int, target: int, antialias: bool = False) -> np.ndarray:
-    """Returns the (target, source) float64 matrix of linear interpolation between pixel centers.
+def half_pixel_weights(
+    source: int, target: int | Tensor, antialias: bool = False
+) -> np.ndarray | Tensor:
+    """Returns the (target, source) matrix of linear interpolation between pixel centers.
 
     Sample i of `target` lies at (i + 1/2) source / target - 1/2. With `antialias`, shrinking
-    averages all samples that a new one stands for.
+    averages all samples that a new one stands for. It is float64, or float32 in the graph of a
+    scalar integer tensor `target`, without `antialias`.
     """
+    if not isinstance(target, int | np.integer):
+        size = ops.cast(target, "float32")
+        centers = (ops.cast(ops.arange(target), "float32") + 0.5) * source / size - 0.5
+        return _linear_in_graph(ops.clip(centers, 0.0, float(source - 1)), source)
     scale = source / target
     positions = (np.arange(target) + 0.5) * scale - 0.5
     return _linear(positions, source, max(scale, 1.0) if antialias else 1.0)
@@ -50,17 +60,22 @@ def area_weights(source: int, target: int) -> np.ndarray:
 
 
 def resized_positions(
-    table: Tensor, grid_size: tuple[int, int], target: tuple[int | Tensor, int | Tensor]
+    table: Tensor,
+    grid_size: tuple[int, int],
+    target: tuple[int | Tensor, int | Tensor],
+    centers: bool = False,
 ) -> Tensor:
     """Interpolates a table of position embeddings from one (rows, columns) to another.
 
     The table is (1, tokens, channels) float, row by row, perhaps after the class token's entry,
-    which is left as it is; `target` are ints or scalar integer tensors. Returns float32.
+    which is left as it is; `target` are ints or scalar integer tensors. Corners are aligned, or
+    samples lie between `centers`. Returns float32.
     """
     first, channels = table.shape[1] - math.prod(grid_size), table.shape[-1]
     table = ops.cast(table, "float32")
     by_row, by_column = (
-        ops.cast(corner_weights(*sides), "float32") for sides in zip(grid_size, target, strict=True)
+        ops.cast((half_pixel_weights if centers else corner_weights)(*sides), "float32")
+        for sides in zip(grid_size, target, strict=True)
     )
     grid = ops.reshape(table[0, first:], (*grid_size, channels))
     grid = ops.einsum("ij,jkc->ikc", by_row, grid)

@@ -12,6 +12,7 @@ from keras_vit.model_factory import create_model, list_models
 from keras_vit.models import AxialResNet, ResNetV2, VisionTransformer
 from keras_vit.models.feature_maps import feature_maps
 from keras_vit.models.masked_patch_prediction import MaskedPatchPrediction
+from keras_vit.models.segmenter import Segmenter
 from keras_vit.predict_photos import predict
 from keras_vit.version import __version__
 
@@ -19,6 +20,7 @@ __all__: list[str] = [
     "AxialResNet",
     "MaskedPatchPrediction",
     "ResNetV2",
+    "Segmenter",
     "VisionTransformer",
     "__version__",
     "analysis",

@@ -19,6 +19,7 @@ from keras_vit.checkpoints.weights_of_model import weights_of
 from keras_vit.files.zip_archives import open_archive
 from keras_vit.models.image_model import encoder_of
 from keras_vit.models.inner_layers import require_unquantized
+from keras_vit.models.segmenter import Segmenter
 
 # Arguments of a model that the arrays' shapes do not show.
 STATED = (
@@ -202,7 +203,9 @@ def _safetensors_source(paths, files=None):
 
 def _keras_source(path):
     """Reads the weights of a model saved with `model.save`, under their published names."""
-    model = encoder_of(keras.saving.load_model(path, compile=False))
+    model = keras.saving.load_model(path, compile=False)
+    encoder = encoder_of(model)
+    model = model if isinstance(model, Segmenter) else encoder
     if not hasattr(model, "arguments"):
         raise CheckpointError(
             f"Expected a .keras file of a model of keras_vit. Received: {path}, of a model around "
@@ -211,9 +214,11 @@ def _keras_source(path):
     require_unquantized(model)
     arrays = {weight.name: weight.value() for weight in weights_of(model)}
     names = (*STATED, "classifier")
-    own = {name: model.arguments[name] for name in names if name in model.arguments}
+    own = {name: encoder.arguments[name] for name in names if name in encoder.arguments}
     own |= {name: getattr(model, name) for name in OF_HEAD}
-    return Contents(path, arrays, getattr(model, "grid_size", None), own=own)
+    if isinstance(model, Segmenter):
+        own["padding_color"] = model.arguments["padding_color"]
+    return Contents(path, arrays, getattr(encoder, "grid_size", None), own=own)
 
 
 def _library_source(file):

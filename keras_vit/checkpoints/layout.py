@@ -90,6 +90,7 @@ class FileLayout:
     # Whether the table of positions has an entry for the class token; None if some have.
     class_entry: bool | None = None
     layer_scale: bool = False  # whether LayerScale is written, all ones
+    between_centers: bool = False  # how positions are resized, see `resize_grid`
 
     def detect(self, shapes: Shapes, grid: Grid | None = None) -> "FileLayout | None":
         """Returns the layout of a file of these arrays, or None if it is of another format.
@@ -97,6 +98,10 @@ class FileLayout:
         `grid` is the (rows, columns) of its position embeddings, if it is stated.
         """
         raise NotImplementedError
+
+    def converted(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Returns the arrays of a file by name, those of other models replaced by equal ones."""
+        return arrays
 
     def file_arrays(self, weights: Sequence[Weight]) -> list[FileArray]:
         """Returns the arrays that a file of this layout holds for a model's weights.

@@ -27,7 +27,9 @@ from keras_vit.checkpoints.published_weights import PERMISSIVE, published, publi
 from keras_vit.checkpoints.resize_positions import resize_grid, resize_table
 from keras_vit.checkpoints.torch_layouts import TORCH_LAYOUTS, TorchLayout
 from keras_vit.checkpoints.weights_of_model import weights_of
+from keras_vit.models.image_model import encoder_of
 from keras_vit.models.inner_layers import require_unquantized
+from keras_vit.models.segmenter import Segmenter
 from keras_vit.photos.imagenet_classes import imagenet_classes
 
 LAYOUTS = (Layout(), BiTLayout(), *TORCH_LAYOUTS)
@@ -42,7 +44,7 @@ _REFUSED = {
 _BIASES = {"qkv_bias": "query|key|value", "proj_bias": "out|Dense_0|Dense_1"}
 # The parts after the encoder.
 _OPTIONAL = ("head", "pre_logits")
-_HEADS = {"head/kernel", "resnet/head/conv2d/kernel"}
+_HEADS = {"head/kernel", "resnet/head/conv2d/kernel", "Decoder/classes", "Decoder/head/kernel"}
 _POOLING = {"token": "token", "avg": "gap", "map": "map"}  # timm's
 
 
@@ -74,14 +76,15 @@ def load_checkpoint(
     """Loads a published checkpoint into a model, all of it or nothing.
 
     Reads the .npz files of the original (both generations of names), of AugReg, of big_vision and
-    of BiT, the safetensors of Hugging Face and of timm, and models saved with `model.save`. The
+    of BiT, the safetensors of Hugging Face, timm and Segmenter, models saved with `model.save`. The
     format is recognized from the arrays' names. Position embeddings of another image size are
     resized, corners aligned, by `keras_vit.checkpoints.resize_positions`. A prefix
     that all names have is taken off. With a head come the class names and the activation that a
     `.keras` file or a config.json states.
 
     Args:
-        model: a `VisionTransformer` or `ResNetV2`.
+        model: a `VisionTransformer`, `ResNetV2` or `Segmenter`; a classifier's file goes to the
+            `encoder` of a `Segmenter`.
         path: the file, a directory that holds it, or a published name, which is
             downloaded: see `keras_vit.list_weights`.
         skip: names of arrays, or of the modules before them, that are left as they are: "head" for
@@ -164,7 +167,7 @@ def _open(model, path, position_grid=None, mean=None, std=None, flexible=False):
     grid = position_grid or contents.grid
     layout = _layout_of(contents, grid)
     require_unquantized(model)
-    weights = weights_of(model)
+    weights, model = weights_of(model), encoder_of(model)
     stated = stated_arguments(contents.config)
     _compare_stated_arguments(model, contents, row, layout, stated)
     normalization = None
@@ -175,6 +178,9 @@ def _open(model, path, position_grid=None, mean=None, std=None, flexible=False):
             f"`mean` and `std` are of safetensors files; {contents.path} has the names of "
             f"{layout.title}, whose models take [-1, 1]. Leave them out. Nothing was loaded."
         )
+    if layout.between_centers and normalization is not None:
+        color = tuple((2 * normalization[0] - 1).tolist())
+        contents.own = {**contents.own, "padding_color": color}
     file = _File(contents, layout, layout.file_arrays(weights), grid, flexible, is_published)
     _convert_patches(file, model, normalization)
     absent = "|".join(parts for key, parts in _BIASES.items() if stated.get(key) is False)
@@ -210,6 +216,9 @@ def _convert_patches(file, model, normalization):
 
 def _layout_of(contents, grid):
     """Returns the layout of a file; takes off a prefix of all names, as wrappers of models add."""
+    for each in TORCH_LAYOUTS:
+        if each.detect(contents.shapes):
+            contents.arrays = each.converted(contents.arrays)
     for marks, refusal in _REFUSED.items():
         refused = [name for name in contents.arrays if re.search(marks, name)]
         if refused:
@@ -263,6 +272,8 @@ def _assign(model, file, skip, path):
         for weight, value in zip(array.weights, array.unpack(values[array.name]), strict=True):
             weight.variable.assign(np.reshape(value, weight.variable.shape))
     model.checkpoint_layout = file.layout
+    if isinstance(model, Segmenter) and "padding_color" in file.contents.own:
+        model.arguments["padding_color"] = file.contents.own["padding_color"]
     if not _HEADS & {weight.name for weight in weights}:
         return
     count, head = model.arguments["num_classes"], dict(file.contents.own)
@@ -368,12 +379,14 @@ def _resized(file, array, value):
     table = value[None] if value.ndim == 2 else value
     if len(table) != 1:
         return value
-    _require_no_register_positions(file, shape[-2])
+    if not file.layout.between_centers:  # a Segmenter's register token is made of its table
+        _require_no_register_positions(file, shape[-2])
     side = math.isqrt(shape[-2])
     if file.is_published and not grid and 0 <= shape[-2] - side**2 <= 1:
         grid = side, side
     mine = positions.class_token, positions.grid_size
-    return resize_table(table, *mine, grid, file.flexible, file.layout.class_entry)
+    kind = file.flexible, file.layout.class_entry, file.layout.between_centers
+    return resize_table(table, *mine, grid, *kind)
 
 
 def _require_no_register_positions(file, entries):
@@ -423,6 +436,10 @@ def _compare_stated_arguments(model, contents, row, layout, stated):
             f"Expected the pooler's activation to be tanh. {origin} says "
             f"pooler_act={stated['pooler_act']!r}. Nothing was loaded."
         )
+    epsilon = getattr(layout, "layer_norm_epsilon", None)
+    own = model.arguments.get("layer_norm_epsilon", epsilon)
+    if epsilon and "layer_norm_epsilon" not in stated and own != epsilon:
+        differing["layer_norm_epsilon"] = epsilon
     usual = getattr(layout, "gelu", None)
     if "gelu" not in stated and usual and model.arguments.get("gelu", usual) != usual:
         warnings.warn(

@@ -13,7 +13,9 @@ from keras_vit.interpolation import corner_weights, half_pixel_weights
 logger = logging.getLogger("keras_vit")
 
 
-def resize_grid(grid: np.ndarray, *sizes: int, flexible: bool = False) -> np.ndarray:
+def resize_grid(
+    grid: np.ndarray, *sizes: int, flexible: bool = False, between_centers: bool = False
+) -> np.ndarray:
     """Resamples a grid, or a line, of position embeddings, linearly along each axis.
 
     Args:
@@ -22,6 +24,7 @@ def resize_grid(grid: np.ndarray, *sizes: int, flexible: bool = False) -> np.nda
         flexible: bool. False aligns the corners and does not antialias, as fine-tuning at another
             resolution does (section 3.2). True interpolates between pixel centers and antialiases,
             as FlexiViT does in its forward pass.
+        between_centers: bool, as `flexible` without antialiasing, as Segmenter does.
 
     Returns:
         (rows, columns, channels) or (entries, channels) array of the grid's dtype; the arithmetic
@@ -32,8 +35,8 @@ def resize_grid(grid: np.ndarray, *sizes: int, flexible: bool = False) -> np.nda
         source = grid.shape[axis]
         if source != size:
             weights = (
-                half_pixel_weights(source, size, antialias=True)
-                if flexible
+                half_pixel_weights(source, size, antialias=flexible)
+                if flexible or between_centers
                 else corner_weights(source, size)
             )
             result = np.moveaxis(np.tensordot(weights, result, (1, axis)), 0, axis)
@@ -110,6 +113,7 @@ def resize_table(
     stated: Grid | None = None,
     flexible: bool = False,
     class_entry: bool | None = None,
+    between_centers: bool = False,
 ) -> np.ndarray:
     """Resizes a table of position embeddings to a model's grid.
 
@@ -121,6 +125,7 @@ def resize_table(
         stated: (rows, columns) of the table, or None: see `grid_of_table`.
         flexible: bool, as of `resize_grid`.
         class_entry: bool or None, as of `grid_of_table`.
+        between_centers: bool, as of `resize_grid`.
 
     Returns:
         (1, entries of the model, channels) float32 array.
@@ -131,7 +136,7 @@ def resize_table(
     entries, channels = table.shape[1:]
     rows, columns, first = grid_of_table(entries, class_token, grid_size, stated, class_entry)
     grid = table[0, first:].reshape(rows, columns, channels)
-    grid = resize_grid(grid, *grid_size, flexible=flexible)
+    grid = resize_grid(grid, *grid_size, flexible=flexible, between_centers=between_centers)
     zeros = np.zeros((1, int(class_token), channels), table.dtype)
     prefix = table[:, :1] if class_token and first else zeros
     return np.concatenate([prefix, grid.reshape(1, -1, channels)], axis=1)

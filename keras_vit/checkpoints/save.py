@@ -11,7 +11,9 @@ from keras_vit.checkpoints.npz_layouts import BiTLayout, Layout
 from keras_vit.checkpoints.torch_layouts import TORCH_LAYOUTS, TorchLayout
 from keras_vit.checkpoints.weights_of_model import weights_of
 from keras_vit.files.hidden_folder import hidden_folder, writing
+from keras_vit.models.image_model import encoder_of
 from keras_vit.models.inner_layers import require_unquantized
+from keras_vit.models.segmenter import Segmenter
 from keras_vit.models.vision_transformer import VisionTransformer
 
 
@@ -24,7 +26,7 @@ def save_checkpoint(
     same names, shapes and values. The file appears only when it is complete.
 
     Args:
-        model: a `VisionTransformer` or `ResNetV2`.
+        model: a `VisionTransformer`, `ResNetV2` or, for a safetensors file, `Segmenter`.
         path: where to write; exactly this name. Folders around it are made.
         layout: a `keras_vit.checkpoints.Layout` or `BiTLayout`; by default that of the .npz file
             the model was loaded from, or else the original's. Or a row of
@@ -60,7 +62,7 @@ def save_checkpoint(
         if is_torch:
             write_safetensors(temporary, arrays)
         else:
-            write_npz(temporary, arrays, getattr(model, "grid_size", None))
+            write_npz(temporary, arrays, getattr(encoder_of(model), "grid_size", None))
         with writing(path):
             os.replace(temporary, path)
 
@@ -74,7 +76,7 @@ def _require_as_written(model, layout, weights):
     wrong = f"with {marks} is of another kind" if is_other else ""
     if layout.class_entry and not any(weight.name == "cls" for weight in weights):
         wrong = "has a class token, and the model has none"
-    elif model.arguments["in_channels"] != 3:
+    elif encoder_of(model).arguments["in_channels"] != 3:
         wrong = "is of color images"
     if wrong:
         raise ValueError(
@@ -87,10 +89,10 @@ def _layout_of(model):
     read = getattr(model, "checkpoint_layout", None)
     if isinstance(read, (Layout, BiTLayout)):
         return read
-    if not isinstance(model, VisionTransformer):
+    if not isinstance(model, VisionTransformer | Segmenter):
         return BiTLayout()
     # Attention pooling exists in big_vision alone.
-    pooled = model.arguments["classifier"] == "map"
+    pooled = model.arguments.get("classifier") == "map"
     return Layout(renumbered=True, positions="pos_embedding") if pooled else Layout()
 
 

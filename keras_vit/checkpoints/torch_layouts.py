@@ -7,7 +7,9 @@ import dataclasses
 import functools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
 
 from keras_vit.checkpoints.errors import CheckpointError
 from keras_vit.checkpoints.layout import (
@@ -19,7 +21,7 @@ from keras_vit.checkpoints.layout import (
     Grid,
     Shapes,
 )
-from keras_vit.checkpoints.weights_of_model import BLOCK, POSITION_TABLE, Weight
+from keras_vit.checkpoints.weights_of_model import BLOCK, DECODER, POSITION_TABLE, Weight
 
 # {published name of a module or an array: the format's after the prefix}, {} for the number of the
 # block. Weights of one name share the array.
@@ -37,6 +39,8 @@ _BLOCK = (
     "LayerScale_0",
     "LayerScale_1",
 )
+# Of a Segmenter's encoder: the token that a distilled file has, and the name that it is read under.
+_DISTILLATION, _REGISTER = "encoder.dist_token", "encoder.reg_token"
 # The last projection of f and its LayerScale.
 SCALES = {_BLOCK[4]: "LayerScale_0", _BLOCK[7]: "LayerScale_1"}
 
@@ -53,7 +57,8 @@ class TorchLayout(FileLayout):
         classifier: the name of the head.
         gelu: of models whose configuration states no activation.
         unused: regular expression of arrays that the model does not need, {} for the prefix.
-        class_entry, layer_scale: as in `FileLayout`.
+        class_entry, layer_scale, between_centers: as in `FileLayout`.
+        layer_norm_epsilon: of the format's models, None where it varies.
         advice: for a model with weights that the format has no place for.
         spelling: index of this file's table.
     """
@@ -68,6 +73,8 @@ class TorchLayout(FileLayout):
     unused: str = "$."
     class_entry: bool | None = None
     layer_scale: bool = False
+    between_centers: bool = False
+    layer_norm_epsilon: float | None = None
     advice: str = "Use an .npz or .keras file for this model."
     spelling: int = 0
 
@@ -105,8 +112,9 @@ class TorchLayout(FileLayout):
 
     def _names(self, name):
         """Returns the names of a weight's array and of its LayerScale's, or ""."""
-        block = BLOCK.fullmatch(name)
-        module, _, leaf = (block[2] if block else name).rpartition("/")
+        decoder = DECODER if name.startswith(DECODER) else ""
+        block = BLOCK.fullmatch(name.removeprefix(decoder))
+        module, _, leaf = (decoder + block[2] if block else name).rpartition("/")
         if name in self.modules:
             return self.modules[name], ""
         if module not in self.modules or leaf not in LEAVES:
@@ -117,6 +125,37 @@ class TorchLayout(FileLayout):
         scale = self.modules.get(SCALES.get(module, ""), "")
         number = block and block[1]
         return f"{self.modules[module].format(number)}.{LEAVES[leaf]}", scale.format(number)
+
+
+class SegmenterLayout(TorchLayout):
+    """The original's names of a Segmenter, whose distilled encoders have a second class token.
+
+    No head reads that token, so the token and its position act as one register token: their sum.
+    """
+
+    def converted(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        token, table = arrays.get(_DISTILLATION), arrays.get("encoder.pos_embed")
+        if token is None or table is None or table.ndim != 3 or token.shape != table[:, 1:2].shape:
+            return arrays
+        left_out = (_DISTILLATION, "encoder.head_dist.weight", "encoder.head_dist.bias")
+        found = {name: array for name, array in arrays.items() if name not in left_out}
+        found["encoder.pos_embed"] = np.delete(table, 1, axis=1)
+        return found | {_REGISTER: token + table[:, 1:2]}
+
+    def packed(self, weights: Sequence[Weight]) -> Iterator[tuple[str, np.ndarray]]:
+        arrays = dict(super().packed(weights))
+        token = arrays.pop(_REGISTER, None)
+        if token is not None and token.shape[1] != 1:
+            raise CheckpointError(
+                f"{self.title} has a place for one token beside the class token, that of "
+                f"distillation. Received: {token.shape[1]} register tokens. {self.advice}"
+            )
+        if token is not None:
+            table = arrays["encoder.pos_embed"]
+            zero = np.zeros_like(table[:, :1])
+            arrays["encoder.pos_embed"] = np.concatenate([table[:, :1], zero, table[:, 1:]], 1)
+            arrays[_DISTILLATION] = token
+        yield from sorted(arrays.items())
 
 
 def _file_array(name, scale, weights):
@@ -274,8 +313,40 @@ TIMM = TorchLayout(
     unused="mask_token$",
 )
 
+_SEGMENTER_BLOCK = "norm1 attn.qkv attn.qkv attn.qkv attn.proj norm2 mlp.fc1 mlp.fc2"
+_SEGMENTER_MASK = {
+    **{published: f"encoder.{name}" for published, name in _TIMM.items() if "MAP" not in published},
+    **{
+        f"{DECODER}{published}": name
+        for published, name in {
+            **in_blocks("decoder.blocks", _SEGMENTER_BLOCK),
+            "classes": "decoder.cls_emb",
+            "projection": "decoder.proj_dec",
+            "norm": "decoder.decoder_norm",
+            "patch_matrix": "decoder.proj_patch",
+            "class_matrix": "decoder.proj_classes",
+            "mask_norm": "decoder.mask_norm",
+            "head": "decoder.head",
+        }.items()
+    },
+}
+SEGMENTER_MASK = SegmenterLayout(
+    title="Segmenter's safetensors",
+    marks=("encoder.patch_embed.proj.weight", "decoder.cls_emb"),
+    tables=(_SEGMENTER_MASK,),
+    class_entry=True,
+    between_centers=True,
+    layer_norm_epsilon=1e-5,
+    unused=r"encoder\.head(_dist)?\.",
+)
+SEGMENTER_LINEAR = dataclasses.replace(
+    SEGMENTER_MASK, marks=("encoder.patch_embed.proj.weight", "decoder.head.weight")
+)
+
 # In the order in which they are tried.
 TORCH_LAYOUTS = (
+    SEGMENTER_MASK,
+    SEGMENTER_LINEAR,
     HUGGING_FACE_DINOV2,
     HUGGING_FACE_SIGLIP_CLASSIFIER,
     HUGGING_FACE_SIGLIP,

@@ -2,7 +2,7 @@
 
 The names are those of the original's files: "Transformer/encoderblock_0/…" for
 the Vision Transformer, "resnet/block1/unit01/…" for BiT. Those of Axial-ViT, the position
-embeddings of appendix D.3 and register tokens ("reg") are our own.
+embeddings of appendix D.3, register tokens ("reg") and a Segmenter's decoder are our own.
 """
 
 import re
@@ -16,18 +16,25 @@ from keras_vit.layers.attention import MultiHeadAttention
 from keras_vit.layers.position_embeddings import PositionEmbedding
 from keras_vit.models.inner_layers import inner_layers
 from keras_vit.models.resnets import ResNetV2
+from keras_vit.models.segmenter import Segmenter
 from keras_vit.models.vision_transformer import VisionTransformer
 
 POSITION_TABLE = "Transformer/posembed_input/pos_embedding"
 BLOCK = re.compile(r"Transformer/encoderblock_(\d+)/(.+)")
+# Before the names of a Segmenter's decoder.
+DECODER = "Decoder/"
 
 # The attributes of layers that are weights.
 _ATTRIBUTES = ("token", "registers", "probe", "embedding", "columns", "rows", "first")
-_ATTRIBUTES += ("kernel", "bias", "gamma", "beta")
+_ATTRIBUTES += ("kernel", "bias", "gamma", "beta", "patch_matrix", "class_matrix")
 
 # From the path of a weight in a model to its published name: replaced one after the other.
 _RESIDUAL_UNIT = (r"^(block\d+)_(unit\d+)/", r"\1/\2/")
 _OF_VISION_TRANSFORMER = (
+    ("^class_embeddings/embedding", f"{DECODER}classes"),
+    (r"^decoder_block_0*(\d+)/", rf"{DECODER}Transformer/encoderblock_\1/"),
+    (r"^(decoder_|mask_products/)", DECODER),
+    ("^mask_norm/", f"{DECODER}mask_norm/"),
     ("^embedding/projection/", "embedding/"),
     ("^class_token/token", "cls"),
     ("^register_tokens/registers", "reg"),
@@ -84,14 +91,14 @@ class Weight:
 
 def weights_of(model: keras.Model) -> list[Weight]:
     """Returns every variable under its published name; raises ValueError for another class."""
-    if isinstance(model, VisionTransformer):
+    if isinstance(model, VisionTransformer | Segmenter):
         names = _OF_VISION_TRANSFORMER
     elif isinstance(model, ResNetV2):
         names = _OF_RESNET_V2
     else:
         raise ValueError(
-            "Checkpoints are read and written for keras_vit.VisionTransformer and "
-            f"keras_vit.ResNetV2. Received: {type(model).__name__}. Use `model.save` and "
+            "Checkpoints are read and written for keras_vit.VisionTransformer, keras_vit.ResNetV2 "
+            f"and keras_vit.Segmenter. Received: {type(model).__name__}. Use `model.save` and "
             "`keras.saving.load_model` for other models."
         )
     return list(_weights(model, names))

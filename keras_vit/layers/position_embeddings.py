@@ -26,6 +26,7 @@ class PositionEmbedding(Layer):
         tokens: (batch, tokens, channels).
         stem: optional (batch, rows, columns, channels) tensor of any grid, for which the
             embedding is then made: learned ones are interpolated, corners aligned.
+        centers: bool, whether they are interpolated between the patches' centers instead.
 
     Returns:
         `tokens` plus the embedding of each position.
@@ -45,10 +46,15 @@ class PositionEmbedding(Layer):
         """Returns the embedding, (1, tokens, channels), the class token's first."""
         return self.embedding
 
-    def resized_table(self, rows: int | Tensor, columns: int | Tensor) -> Tensor:
+    def resized_table(
+        self, rows: int | Tensor, columns: int | Tensor, centers: bool = False
+    ) -> Tensor:
         """Returns the embedding of another grid, (1, tokens, channels) in float32."""
-        return resized_positions(self.table(), self.grid_size, (rows, columns))
+        return resized_positions(self.table(), self.grid_size, (rows, columns), centers)
 
-    def call(self, tokens: Tensor, stem: Tensor | None = None) -> Tensor:
-        table = self.table() if stem is None else self.resized_table(*ops.shape(stem)[1:3])
+    def call(self, tokens: Tensor, stem: Tensor | None = None, centers: bool = False) -> Tensor:
+        table = self.table()
+        if stem is not None:
+            rows, columns = ops.shape(stem)[1:3]
+            table = self.resized_table(rows, columns, centers)
         return tokens + ops.cast(table, self.compute_dtype)

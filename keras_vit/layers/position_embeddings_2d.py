@@ -79,7 +79,9 @@ class SinCosPosition2D(PositionEmbedding):
     def table(self) -> Tensor:
         return ops.convert_to_tensor(self.fixed)
 
-    def resized_table(self, rows: int | Tensor, columns: int | Tensor) -> Tensor:
+    def resized_table(
+        self, rows: int | Tensor, columns: int | Tensor, centers: bool = False
+    ) -> Tensor:
         """Returns the embedding of another grid, as a model of that size has it."""
         return ops.convert_to_tensor(self._padded(sincos_2d(rows, columns, self.channels)))
 

@@ -11,27 +11,42 @@ from keras_vit.models.image_model import ImageModel
 from keras_vit.type_hints import Tensor
 
 
-def at_any_resolution(model: ImageModel, outputs: str | Sequence[str]) -> keras.Model:
-    """Returns what `VisionTransformer.any_resolution` does."""
-    if model.arguments["attention"] == "axial":
+def at_any_resolution(
+    model: ImageModel,
+    outputs: str | Sequence[str],
+    arguments: Mapping[str, Any],
+    padding: keras.layers.Layer | None = None,
+    keep: type | tuple[()] = (),
+) -> keras.Model:
+    """Returns what `VisionTransformer.any_resolution` does.
+
+    With `padding`, a layer of images, positions are interpolated between centers instead of
+    aligned corners; layers of the type `keep` take the images before it. `arguments` are those of
+    the Vision Transformer.
+    """
+    if arguments["attention"] == "axial":
         raise ValueError("Axial attention needs one image size: its blocks know the grid.")
-    if model.arguments["position_embedding"] == "relative":
+    if arguments["position_embedding"] == "relative":
         raise ValueError("Relative positions need one image size: their table has its length.")
+    graph = model.up_to(outputs)
+    graph.name = f"{model.name}_any_resolution"
+    images = keras.Input((None, None, graph.input.shape[-1]), name="images")
+    padded = images if padding is None else padding(images)
     stem: list[Tensor] = []
 
     def call(layer, *args, **kwargs):
         if isinstance(layer, PositionEmbedding):
-            return layer(*args, stem=stem[0])
+            return layer(*args, stem=stem[0], centers=padding is not None)
+        if not isinstance(layer, keep):
+            args = tuple(padded if each is images else each for each in args)
         output = layer(*args, **kwargs)
         if isinstance(layer, PatchEmbedding):
             stem.append(output)
         return output
 
-    graph = model.up_to(outputs)
-    graph.name = f"{model.name}_any_resolution"
     return keras.models.clone_model(
         graph,
-        input_tensors=keras.Input((None, None, graph.input.shape[-1]), name="images"),
+        input_tensors=images,
         clone_function=lambda layer: layer,
         call_function=call,
     )

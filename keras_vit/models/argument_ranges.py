@@ -17,7 +17,7 @@ WITH_CLASS_TOKEN = ("token", "token_gap")
 IMAGE_SIZE_LIMIT = 2**16
 # A greater number would run out of memory while Keras makes the layers.
 LAYERS_LIMIT = 2**12
-OPTIONAL = ("num_classes", "representation_size", "resnet")
+OPTIONAL = ("num_classes", "representation_size", "resnet", "decoder_heads")
 
 
 def _require(condition, value):
@@ -51,6 +51,11 @@ def _resnet(resnet):
     return {"num_layers": num_layers, "width_factor": resnet.get("width_factor", 1)}
 
 
+def _color(color):
+    red, green, blue = (_require(-1 <= float(each) <= 1, float(each)) for each in color)
+    return red, green, blue
+
+
 def _one_of(*choices):
     return f"be one of {choices}", lambda value: _require(value in choices, value)
 
@@ -80,6 +85,10 @@ CHECKS: dict[str, Check] = {
     **dict.fromkeys(("layer_norm_epsilon", "width_factor"), _POSITIVE),
     "head_bias_init": ("be a finite number", lambda value: _require(abs(value) < math.inf, value)),
     **dict.fromkeys(("remat", "flash_attention"), _FLAG),
+    "decoder": _one_of("mask", "linear"),
+    "decoder_layers": (f"be a positive int, at most {LAYERS_LIMIT}", _layers),
+    "decoder_heads": _SIZE,
+    "padding_color": ("be (red, green, blue), numbers in [-1, 1]", _color),
 }
 
 

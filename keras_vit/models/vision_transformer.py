@@ -174,7 +174,7 @@ class VisionTransformer(ImageModel):
             ValueError: as `up_to`, or if the model's weights know the grid in another way, as
                 relative positions and axial attention do.
         """
-        return at_any_resolution(self, outputs)
+        return at_any_resolution(self, outputs, self.arguments)
 
 
 def embed(images: Tensor, a: SimpleNamespace) -> tuple[Tensor, Tensor]:

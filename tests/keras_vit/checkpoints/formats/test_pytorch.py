@@ -217,7 +217,9 @@ def test_poolings_of_another_kind_are_refused(cases, golden, load):
 
 
 def test_every_layout_is_written():
-    assert {layout.title for layout in TORCH_LAYOUTS} == {*LAYOUT_OF_CASE.values()}
+    # `test_segmenter.py` writes Segmenter's.
+    others = {layout.title for layout in TORCH_LAYOUTS} - {"Segmenter's safetensors"}
+    assert others == {*LAYOUT_OF_CASE.values()}
 
 
 @pytest.mark.parametrize("name", LAYOUT_OF_CASE)

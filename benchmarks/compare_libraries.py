@@ -42,7 +42,7 @@ def add_options(parser: CommandParser) -> None:
     text = "infer, or train: a training step"
     parser.add_argument("--mode", choices=get_args(Mode), default="infer", help=text)
     text = "keras_vit and others: keras_hub, timm, jax, the original's model in flax, "
-    text += "keras_vit.remat, and on JAX keras_vit.flash_attention"
+    text += "keras_vit.remat, and on JAX keras_vit.plain_attention"
     several, default = list_of(str, LIBRARIES), ["keras_vit", "keras_hub", "timm", "jax"]
     parser.add_argument("--libraries", type=several, default=default, help=text)
     text = "images per step; of several, each library is shown at its best"

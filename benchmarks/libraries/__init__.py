@@ -17,7 +17,7 @@ PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 # Each library's function, and the packages to install for it beside Keras's backend.
 LIBRARIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "keras_vit": ("keras_models:ours", ()),
-    "keras_vit.flash_attention": ("keras_models:flash_attention", ()),
+    "keras_vit.plain_attention": ("keras_models:plain_attention", ()),
     "keras_vit.remat": ("keras_models:remat", ()),
     "keras_hub": ("keras_models:keras_hub", ("keras_hub",)),
     "timm": ("timm:prepare", ("torch", "timm")),

@@ -28,20 +28,34 @@ def batch_random() -> types.ModuleType:
     return keras.random
 
 
+def why_not_fused(dtype: str, head_size: int) -> str:
+    """Returns why no kernel computes equations 6 and 7 on this machine, or "" where one does.
+
+    JAX has cuDNN's on NVIDIA's GPUs, in 16 bits and for some sizes of heads.
+    """
+    if (backend := keras.backend.backend()) != "jax":
+        return f"JAX has one, and Keras runs on {backend}; set KERAS_BACKEND=jax"
+    if dtype not in ("bfloat16", "float16"):
+        return f'it computes in 16 bits, and the model in {dtype}; take dtype="mixed_bfloat16"'
+    if head_size % 8 or head_size > 128:
+        return f"its heads have a multiple of 8 channels, at most 128; the model's have {head_size}"
+    from keras_vit.backends.jax import why_no_cudnn
+
+    return why_no_cudnn()
+
+
 def fused_attention(
     dtype: str, head_size: int
 ) -> Callable[[Tensor, Tensor, Tensor], Tensor] | None:
-    """Returns a kernel for equations 6 and 7, (scaled queries, keys, values) to heads, or None.
+    """Returns the kernel, (scaled queries, keys, values) to heads, or None.
 
-    All are (batch, heads, tokens, head_size). JAX has cuDNN's on NVIDIA's GPUs, in 16 bits and for
-    some sizes of heads.
+    All are (batch, heads, tokens, head_size).
     """
-    fits = dtype in ("bfloat16", "float16") and head_size % 8 == 0 and head_size <= 128
-    if keras.backend.backend() != "jax" or not fits:
+    if why_not_fused(dtype, head_size):
         return None
-    from keras_vit.backends.jax import attention, on_nvidia
+    from keras_vit.backends.jax import attention, on_host
 
-    return attention if on_nvidia() else None
+    return None if on_host() else attention
 
 
 def token_rows(tokens: Tensor, channels: int) -> Tensor:

@@ -6,6 +6,7 @@ examples only, and a micro-batch too: numbers for all micro-batches would not fi
 
 import contextlib
 import contextvars
+import functools
 from collections.abc import Iterator, Sequence
 
 import jax
@@ -61,9 +62,25 @@ def _drawn(draw, shape, seed):
     return jax.vmap(lambda place: draw(jax.random.fold_in(key, place), tuple(others)))(places)
 
 
-def on_nvidia() -> bool:
-    """Tells whether JAX runs on NVIDIA's GPUs."""
-    return "cuda" in jax.extend.backend.get_backend().platform_version
+@functools.cache
+def why_no_cudnn() -> str:
+    """Returns why JAX has no attention by cuDNN on this machine, or "" where it has."""
+    if "cuda" not in jax.extend.backend.get_backend().platform_version:
+        return f"it is for NVIDIA's GPUs, and JAX runs on {jax.default_backend()}"
+    if float(capability := jax.local_devices()[0].compute_capability) < 8:
+        return f"it needs compute capability 8.0 (Ampere), and the GPU has {capability}"
+    array = jax.ShapeDtypeStruct((1, 1, 2, 8), "bfloat16")
+    try:
+        jax.eval_shape(jax.grad(lambda array: attention(array, array, array).sum()), array)
+    except (RuntimeError, NotImplementedError, ValueError) as error:
+        return str(error).rstrip(".")
+    return ""
+
+
+def on_host() -> bool:
+    """Tells whether `jax.default_device` has the host compute beside a GPU."""
+    device = jax.config.jax_default_device
+    return getattr(device, "platform", device) == "cpu"
 
 
 def attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -71,10 +88,15 @@ def attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
     All are of this shape, bfloat16 or float16, and the query is scaled.
     """
-    batch, _, tokens, _ = query.shape
+    tokens = query.shape[2]
     # JAX refuses odd numbers of tokens where there is a gradient: one that does not count is added.
     padding = [(0, 0), (0, tokens % 2), (0, 0), (0, 0)]
-    lengths = jnp.full(batch, tokens, jnp.int32) if tokens % 2 else None
+    lengths = None
+    if tokens % 2:
+        # `tokens` for each example, computed from the queries so that a mesh divides them alike.
+        # A constant would stay whole, and a device get lengths of more examples than it has.
+        bits = jax.lax.bitcast_convert_type(query[:, 0, 0, 0], jnp.uint16).astype(jnp.int32)
+        lengths = tokens + jnp.minimum(bits, 0)
     heads = jax.nn.dot_product_attention(
         *(jnp.pad(array.transpose(0, 2, 1, 3), padding) for array in (query, key, value)),
         scale=1.0,

@@ -71,7 +71,10 @@ class RelativeSelfAttention(MultiHeadSelfAttention):
 
 @keras.saving.register_keras_serializable(package="keras_vit")
 class FusedSelfAttention(MultiHeadSelfAttention):
-    """MSA by a fused kernel where the backend has one and nothing needs the probabilities.
+    """MSA by a fused kernel where the machine has one and nothing needs the probabilities.
+
+    That is in 16 bits on NVIDIA's GPUs under JAX; not if `tokens` are the first of a `context`, nor
+    in training with dropout of the probabilities. Elsewhere it is MSA.
 
     Arguments and call as for `MultiHeadSelfAttention`.
     """

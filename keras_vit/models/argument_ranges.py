@@ -17,7 +17,7 @@ WITH_CLASS_TOKEN = ("token", "token_gap")
 IMAGE_SIZE_LIMIT = 2**16
 # A greater number would run out of memory while Keras makes the layers.
 LAYERS_LIMIT = 2**12
-OPTIONAL = ("num_classes", "representation_size", "resnet", "decoder_heads")
+OPTIONAL = ("num_classes", "representation_size", "resnet", "decoder_heads", "flash_attention")
 
 
 def _require(condition, value):
@@ -84,7 +84,8 @@ CHECKS: dict[str, Check] = {
     **dict.fromkeys(("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate"), _RATE),
     **dict.fromkeys(("layer_norm_epsilon", "width_factor"), _POSITIVE),
     "head_bias_init": ("be a finite number", lambda value: _require(abs(value) < math.inf, value)),
-    **dict.fromkeys(("remat", "flash_attention"), _FLAG),
+    "remat": _FLAG,
+    "flash_attention": (f"{_FLAG[0]}, or None where it decides for itself", _FLAG[1]),
     "decoder": _one_of("mask", "linear"),
     "decoder_layers": (f"be a positive int, at most {LAYERS_LIMIT}", _layers),
     "decoder_heads": _SIZE,
@@ -133,6 +134,12 @@ def _check_together(arguments):
             "positions that are none or added at the stem."
         )
         names = ["attention", "position_placement", "position_embedding"]
+    elif arguments["flash_attention"] and (relative or arguments["attention_dropout_rate"]):
+        message = (
+            "A fused kernel has neither relative positions nor dropout of probabilities: use "
+            "flash_attention=None, or leave them out."
+        )
+        names = ["flash_attention", "position_embedding", "attention_dropout_rate"]
     else:
         return
     received = ", ".join(f"{name}={arguments[name]!r}" for name in names)

@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from keras_vit import layers
+from keras_vit.backends.by_backend import why_not_fused
 from keras_vit.initializers import VarianceScaling
 from keras_vit.layers.position_embeddings_2d import POSITION_EMBEDDINGS
 from keras_vit.models.any_resolution import at_any_resolution, attention_of_blocks
@@ -59,12 +60,14 @@ class VisionTransformer(ImageModel):
         layer_norm_epsilon: float.
         head_bias_init: float, the initial bias of the head; its kernel is zero.
         remat: bool, whether training recomputes a block's activations instead of keeping them.
-        flash_attention: bool, whether cuDNN's fused kernel computes attention where JAX has it, on
-            NVIDIA's GPUs in 16 bits, and where nothing needs the probabilities.
+        flash_attention: None, True or False: whether a fused kernel computes attention, which
+            JAX has on NVIDIA's GPUs in 16 bits. None takes it there, where nothing needs the
+            probabilities; True demands it, here and now: a saved model takes it where it can.
         in_channels: int, of the images; checkpoints of color images are converted.
 
     Raises:
-        ValueError: if an argument is out of its range or two contradict.
+        ValueError: if an argument is out of its range, two contradict, or a fused kernel is
+            demanded where there is none.
 
     Examples:
         >>> model = keras_vit.VisionTransformer(
@@ -97,7 +100,7 @@ class VisionTransformer(ImageModel):
         layer_norm_epsilon: float = 1e-6,
         head_bias_init: float = 0.0,
         remat: bool = False,
-        flash_attention: bool = False,
+        flash_attention: bool | None = None,
         in_channels: int = 3,
         name: str = "vision_transformer",
         trainable: bool = True,
@@ -107,6 +110,12 @@ class VisionTransformer(ImageModel):
         shape = (*as_height_width(image_size), arguments["in_channels"])
         images = keras.Input(shape, dtype="float32", name="images")
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+        if arguments["flash_attention"]:
+            _require_kernel(
+                policy.compute_dtype, arguments["hidden_size"] // arguments["num_heads"]
+            )
+            # Where the model is loaded, and for other dtypes, it decides for itself.
+            arguments["flash_attention"] = None
         a = SimpleNamespace(**arguments, dtype=policy)
         a.has_class_token = a.classifier in WITH_CLASS_TOKEN
         grid, embedded = embed(images, a)
@@ -177,6 +186,15 @@ class VisionTransformer(ImageModel):
         return at_any_resolution(self, outputs, self.arguments)
 
 
+def _require_kernel(dtype, head_size):
+    """Raises ValueError, which says why not, unless this machine has a kernel for attention."""
+    if why_not := why_not_fused(dtype, head_size):
+        raise ValueError(
+            f"Expected a fused kernel for attention: {why_not}. Leave out flash_attention=True "
+            "to take one where there is one."
+        )
+
+
 def embed(images: Tensor, a: SimpleNamespace) -> tuple[Tensor, Tensor]:
     """Equation 1: patches, class token, position embeddings.
 
@@ -231,7 +249,7 @@ def _block(index, grid, a):
     kind = layers.EncoderBlock
     if a.attention == "axial":
         kind = partial(layers.AxialEncoderBlock, grid.shape[1:3])
-    fused = "fused" if a.flash_attention else "plain"
+    fused = "plain" if a.flash_attention is False else "fused"
     return kind(
         num_heads=a.num_heads,
         mlp_dim=a.mlp_dim,

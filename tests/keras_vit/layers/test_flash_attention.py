@@ -1,25 +1,32 @@
-"""cuDNN's attention where there is no GPU: as a program for one, and with JAX's plain kernel."""
+"""cuDNN's attention where there is no GPU: as a program for one, and computed plainly."""
 
+from types import SimpleNamespace
+from unittest import mock
+
+import keras
 import numpy as np
 import pytest
 
 from keras_vit.layers import EncoderBlock
-from tests.keras_vit.small import forward, make_images, make_vit, of_jax
+from tests.keras_vit.small import BACKEND, forward, gradients, make_images, make_vit, of_jax
 
-pytestmark = of_jax
-KERNEL = "__cudnn$fmha"
+KERNEL = "__cudnn$fmhaSoftmax"
 
 
 @pytest.fixture
-def nvidia(monkeypatch):
-    """Lets the layers believe that there is a GPU, for which JAX lowers programs anywhere."""
-    monkeypatch.setattr("keras_vit.backends.jax.on_nvidia", lambda: True)
-    cudnn = "jax._src.cudnn.fused_attention_stablehlo.check_cudnn_version"
-    monkeypatch.setattr(cudnn, lambda: 91200)
+def called():
+    """Lets the layers believe that there is a GPU; returns what is called of its kernel."""
+    from tests.training.processes.fused import kernel_on_cpus
+
+    called = []
+    with kernel_on_cpus(called):
+        yield called
 
 
 def program(dtype="bfloat16", training=True, first=False, channels=32, length=5, **arguments):
     import jax
+
+    from tests.training.processes.fused import for_nvidia
 
     layer = EncoderBlock(2, 8, dtype=dtype, **{"attention_type": "fused"} | arguments)
     tokens = np.zeros((2, length, channels), dtype)
@@ -31,19 +38,20 @@ def program(dtype="bfloat16", training=True, first=False, channels=32, length=5,
         inputs = (tokens[:, :1], tokens) if first else (tokens,)
         return layer.stateless_call(weights, state, *inputs, training=training)[0].sum()
 
-    traced = jax.jit(jax.grad(loss)).trace(weights, tokens)
-    return traced.lower(lowering_platforms=("cuda",)).as_text()
+    return for_nvidia(jax.jit(jax.value_and_grad(loss)).trace(weights, tokens))
 
 
-@pytest.mark.usefixtures("nvidia")
-@pytest.mark.parametrize("length", [4, 5])
-def test_gpus_call_the_kernel_both_ways(length):
-    text = program(length=length)
-    assert f"{KERNEL}Softmax(" in text and f"{KERNEL}SoftmaxBackward(" in text
-    assert KERNEL in program(attention_dropout_rate=0.1, training=False)
+@of_jax
+@pytest.mark.usefixtures("called")
+@pytest.mark.rows((4, {}, 1), (5, {}, 1), (5, {"remat": True}, 2))
+def test_gpus_call_the_kernel_both_ways(length, arguments, forwards):
+    calls = program(length=length, **arguments)
+    assert calls == {KERNEL: forwards, f"{KERNEL}Backward": 1}
+    assert program(attention_dropout_rate=0.1, training=False)[KERNEL] == 1
 
 
-@pytest.mark.usefixtures("nvidia")
+@of_jax
+@pytest.mark.usefixtures("called")
 @pytest.mark.rows(
     *(("attention_type", kind) for kind in ("plain", "relative")),
     *(("channels", number) for number in (24, 2 * 136)),
@@ -53,30 +61,72 @@ def test_plain_where_something_needs_the_probabilities(name, value):
     assert KERNEL not in program(**{name: value})
 
 
-def test_plain_without_a_gpu(monkeypatch):
-    from keras_vit.backends import jax as ours
-
-    monkeypatch.setattr(ours, "on_nvidia", lambda: False)
-    assert KERNEL not in program()
-
-
-@pytest.mark.usefixtures("nvidia")
-@pytest.mark.parametrize("classifier", ["gap", "token_gap"])  # 16 tokens, and 17
-def test_model_computes_the_same(classifier, monkeypatch):
+@of_jax
+@pytest.mark.usefixtures("called")
+def test_plain_where_the_host_computes():
     import jax
 
-    called = []
+    for host in ("cpu", jax.devices("cpu")[0]):
+        with jax.default_device(host):
+            assert not program()
 
-    def instead(*arrays, implementation, **options):
-        called.append(implementation)
-        return attention(*arrays, **options, implementation="xla")
 
-    attention = jax.nn.dot_product_attention
-    monkeypatch.setattr(jax.nn, "dot_product_attention", instead)
-    arguments = {"dtype": "bfloat16", "classifier": classifier}
-    plain, fused = make_vit(**arguments), make_vit(flash_attention=True, **arguments)
-    expected = forward(plain, make_images()).astype("float32")
-    assert not called
-    found = forward(fused, make_images()).astype("float32")
+@of_jax
+@pytest.mark.rows(
+    ("cuda 13000", "8.0", None, ""),
+    ("cuda 13000", "7.5", None, "it needs compute capability 8.0 (Ampere), and the GPU has 7.5"),
+    ("cuda 13000", "12.0", RuntimeError("cuDNN is not detected."), "cuDNN is not detected"),
+    ("cpu", None, None, "it is for NVIDIA's GPUs, and JAX runs on cpu"),
+)
+def test_what_a_machine_lacks(version, capability, error, expected, monkeypatch):
+    import jax
+
+    from keras_vit.backends.jax import why_no_cudnn
+
+    backend, device = SimpleNamespace(platform_version=version), SimpleNamespace()
+    device.compute_capability = capability
+    monkeypatch.setattr(jax.extend.backend, "get_backend", lambda: backend)
+    monkeypatch.setattr(jax, "local_devices", lambda: [device])
+    cudnn = "jax._src.cudnn.fused_attention_stablehlo.check_cudnn_version"
+    monkeypatch.setattr(cudnn, mock.Mock(side_effect=error, return_value=91200))
+    assert why_no_cudnn.__wrapped__() == expected
+
+
+def computed(**arguments):
+    """Returns logits and gradients, each as one vector."""
+    model, images = make_vit(num_layers=1, **arguments), make_images()
+    found = gradients(model, images)
+    return forward(model, images).ravel(), np.concatenate([*map(np.ravel, found.values())])
+
+
+@of_jax
+@pytest.mark.parametrize("classifier", [pytest.param("gap", marks=pytest.mark.long), "token_gap"])
+def test_numbers_are_as_near_to_float32_as_those_of_plain_attention(classifier, called):
+    policies = {"dtype": "mixed_bfloat16", "flash_attention": False}, {"dtype": "mixed_bfloat16"}
+    exact, plain, fused = (computed(classifier=classifier, **each) for each in ({}, *policies))
+    assert sorted(called) == [("backward", 3), ("forward", 3), ("forward", 3)]
+    for one, (expected, *others) in enumerate(zip(exact, plain, fused, strict=True)):
+        of_plain, of_fused = (np.linalg.norm(each - expected) for each in others)
+        assert 0 < of_plain < 0.03 * np.linalg.norm(expected) and of_fused < 1.2 * of_plain, one
+
+
+@of_jax
+def test_one_that_was_demanded_decides_where_it_is_loaded(called, tmp_path, monkeypatch):
+    model = make_vit(classifier="gap", dtype="mixed_bfloat16", flash_attention=True)
+    for dtype, message in (("float32", "and the model in float32"), ("bfloat16", "have 3")):
+        with pytest.raises(ValueError, match=f"fused kernel for attention: .*{message}"):
+            make_vit(dtype=dtype, flash_attention=True, hidden_size=12, num_heads=4)
+    expected = forward(model, make_images())
+    assert called == [("forward", 3)]
+    model.save(tmp_path / "m.keras")
+    monkeypatch.setattr("keras_vit.backends.jax.why_no_cudnn", lambda: "there is none")
+    elsewhere = keras.saving.load_model(tmp_path / "m.keras")
+    found = forward(elsewhere, make_images())
+    assert len(called) == 1
     np.testing.assert_allclose(found, expected, atol=0.02 * np.abs(expected).max())
-    assert called == ["cudnn"] * 2
+
+
+def test_true_demands_a_kernel_that_is_not_here():
+    missing = "JAX runs on cpu" if BACKEND == "jax" else "set KERAS_BACKEND=jax"
+    with pytest.raises(ValueError, match=f"{missing}. Leave out flash_attention=True"):
+        make_vit(dtype="mixed_bfloat16", flash_attention=True)

@@ -11,7 +11,7 @@ FAMILIES = {
     "map": {"classifier": "map"},
     "unpooled": {"classifier": "unpooled", "position_embedding": "relative"},
     "representation": {"num_classes": None, "position_embedding": "none"},
-    "rectangle": {"image_size": (16, 24), "position_placement": "every", "flash_attention": True},
+    "rectangle": {"image_size": (16, 24), "position_placement": "every", "flash_attention": False},
     "hybrid": {"resnet": {"num_layers": (1,), "width_factor": 0.5}, "image_size": 32},
     "root": {"resnet": {"num_layers": (), "width_factor": 0.5}, "image_size": 32},
     "axial": {"attention": "axial", "classifier": "gap"},

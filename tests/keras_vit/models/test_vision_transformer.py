@@ -199,7 +199,7 @@ BAD = {
     **dict.fromkeys(("classifier", "position_embedding", "position_placement"), ("other",)),
     **dict.fromkeys(("attention", "gelu", "mlp"), ("other",)),
     **dict.fromkeys(("in_channels", "representation_size"), (0,)),
-    **dict.fromkeys(("remat", "flash_attention"), ("no",)),
+    **dict.fromkeys(("remat", "flash_attention"), ("no", 2)),
     "num_layers": [0, 10**7],
     "image_size": [(16, 16, 3), 32.0, None, (32, 0), 10**12, (32, 2**16)],
     "layer_norm_epsilon": [float("inf"), 0.0, "1e-6"],
@@ -221,6 +221,8 @@ def received(name, value):
     ({"register_tokens": 2, "position_placement": "every"}, "Register tokens.*Received"),
     ({"register_tokens": 2, **RELATIVE}, "Register tokens.*Received"),
     ({"register_tokens": 2, **AXIAL}, "Register tokens.*Received"),
+    ({"flash_attention": True, **RELATIVE}, "neither relative positions.*'relative'"),
+    ({"flash_attention": True, "attention_dropout_rate": 0.1}, "nor dropout.*Received.*0.1"),
 )
 def test_bad_arguments_and_those_that_contradict(arguments, message):
     with pytest.raises(ValueError, match=message):

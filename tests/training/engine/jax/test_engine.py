@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_vit.training.errors import UsageError
-from tests.training.runs import finish
+from tests.training.runs import column, finish
 
 jax = pytest.importorskip("jax", reason="make test-jax installs it")
 from keras_vit.training.engine import jax as engine  # noqa: E402
@@ -102,6 +102,25 @@ def test_golden_trajectories(launch, jax_environment):
     words = ["-p", "no:xdist", "tests/training/loop/test_golden_trajectories.py"]
     process = launch("-m", "pytest", *words, environment=jax_environment())
     assert "2 passed" in finish(process)
+
+
+@pytest.mark.long
+def test_training_takes_fused_attention_and_a_mesh_divides_it(
+    launch, jax_environment, data_dir, tmp_path
+):
+    quickly = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    process = launch("fused", data_dir, tmp_path, environment=jax_environment(4, quickly))
+    found = json.loads(finish(process))
+    names = ("forward", "backward")
+    assert found["plain"] == {"program": {}, "called": []}
+    # One of the two blocks: the last computes the class token alone.
+    kernels = {f"__cudnn$fmhaSoftmax{suffix}": 1 for suffix in ("", "Backward")}
+    assert found["one"]["program"] == kernels
+    for name, batch in (("one", 16), ("mesh", 4)):
+        assert sorted(map(tuple, found[name]["called"])) == sorted((each, batch) for each in names)
+        for metric in ("loss", "gradient_norm"):
+            of_run, plain = (column(tmp_path / run, metric) for run in (name, "plain"))
+            np.testing.assert_allclose(of_run, plain, rtol=0.03, err_msg=metric)
 
 
 def test_which_weights_move_and_how_far(launch, jax_environment, tmp_path):

@@ -166,6 +166,36 @@ class ImageModel(keras.Model):
         """
         return dict(self._record.endpoints)
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Does what Keras does; images of another shape are refused with what to do."""
+        expected = tuple(self.input_shape)
+        shape = tuple(getattr(args[0] if args else kwargs.get("inputs"), "shape", expected))
+        known = zip(shape[1:], expected[1:], strict=False)
+        if len(shape) != 4 or any(None not in pair and pair[0] != pair[1] for pair in known):
+            advice = "Resize them."
+            if len(shape) == 3:
+                advice = "One image is a batch as images[None]."
+            elif shape[-1] != expected[-1]:
+                advice = "Convert them, or build the model with in_channels."
+            elif hasattr(self, "any_resolution"):
+                advice += (
+                    " model.any_resolution() has the same weights and takes images of any size."
+                )
+            raise ValueError(
+                f"{self.name}: expected images of shape {expected}. Received: {shape}. {advice}"
+            )
+        return super().__call__(*args, **kwargs)
+
+    def save(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
+        """Does what `keras.Model.save` does; refuses HDF5, from which no model is read again."""
+        if str(filepath).lower().endswith((".h5", ".hdf5")):
+            raise ValueError(
+                "Expected a name that ends with .keras: Keras cannot load this model from HDF5. "
+                f"Received: {filepath}. The weights alone are kept by model.save_weights"
+                '("….weights.h5").'
+            )
+        super().save(filepath, *args, **kwargs)
+
     def call(self, inputs: Tensor, training: bool | None = None, mask: Tensor = None) -> Tensor:
         computed = self._record.computed
         call = super().call if computed is None else computed.call

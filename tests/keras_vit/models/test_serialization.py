@@ -48,6 +48,44 @@ def images_for(model):
     return make_images(2, *model.input.shape[1:3])[..., : model.input.shape[-1]]
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_images_of_another_shape_are_refused_with_what_to_do(compiled):
+    model = make_vit(num_layers=1, num_classes=3)
+    if compiled:
+        model.compile("sgd", keras.losses.CategoricalCrossentropy(from_logits=True))
+    calls = [model, lambda images: model.predict(images, verbose=0)]
+    calls += (
+        [lambda images: model.fit(images, np.zeros((len(images), 3)), verbose=0)]
+        if compiled
+        else []
+    )
+    for call in calls:
+        for shape, advice in (
+            ((2, 24, 24, 3), "Resize them. model.any_resolution() has the same weights"),
+            ((2, 16, 16, 1), "Convert them, or build the model with in_channels."),
+            ((16, 16, 3), "One image is a batch as images[None]."),
+        ):
+            with pytest.raises(ValueError) as error:
+                call(np.zeros(shape, "float32"))
+            expected = "expected images of shape (None, 16, 16, 3). Received: ("
+            assert expected in str(error.value) and advice in str(error.value)
+    with pytest.raises(ValueError, match=r"Resize them\.$"):
+        CLASSES["resnet"]()(np.zeros((1, 24, 24, 3)))
+
+
+def test_a_copy_by_its_config_is_one_of_ours_and_hdf5_is_refused(tmp_path):
+    model = make_vit(num_layers=1, num_classes=3)
+    copy = type(model).from_config(model.get_config())
+    copy.set_weights(model.get_weights())
+    images = make_images(2, 16, 16)
+    np.testing.assert_array_equal(copy(images), model(images))
+    assert [*copy.endpoints] == [*model.endpoints]
+    for name in ("m.h5", "M.HDF5"):
+        with pytest.raises(ValueError, match=f"ends with .keras.* Received: .*{name}"):
+            model.save(tmp_path / name)
+    assert not [*tmp_path.iterdir()]
+
+
 def test_an_activation_that_would_be_lost_is_refused(tmp_path):
     model = make_vit(num_classes=3)
     model.get_layer("head").activation = keras.activations.softmax

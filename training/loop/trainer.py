@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import time
+from collections.abc import Sequence
 
 import keras
 from ml_collections import ConfigDict
@@ -24,6 +25,7 @@ from ..io.progress_bar import Progress
 from ..recipes.model import build_model
 from ..recipes.optimizer import optimizer_of
 from ..reporting.collect_run_results import report_run
+from ..reporting.metrics_csv import read_metrics
 from ..source_facts import runs_behind
 from ..tasks import COUNT, METRICS, compared_by, task_of
 from . import agreement_of_workers
@@ -36,7 +38,11 @@ logger = logging.getLogger("keras_vit")
 
 
 def train(
-    config: ConfigDict | dict, workdir: str | os.PathLike, *, dataset: Dataset | None = None
+    config: ConfigDict | dict,
+    workdir: str | os.PathLike,
+    *,
+    dataset: Dataset | None = None,
+    finish: bool = False,
 ) -> dict[str, float]:
     """Trains the model that `config` describes, or resumes where an earlier call was stopped.
 
@@ -50,6 +56,8 @@ def train(
             model and data work. One in a store, such as `gs://bucket/run`, has a copy on this
             machine while it runs.
         dataset: `config.dataset`, if it is open already.
+        finish: whether a run that was stopped ends where it stands, without further updates. Its
+            states stay: without `finish` it goes on later.
 
     Returns:
         A dict of the last logged metrics, by their columns in `metrics.csv`.
@@ -72,11 +80,16 @@ def train(
             agreement_of_workers.acquire(engine, directory)
             directory.download()
             run = _Run(config, directory, engine, dataset)
+            if finish and not engine.step:
+                raise UsageError(
+                    f"Expected a run with a saved state. Received: {directory.address}, which has "
+                    "none: train it with --config."
+                )
         except (ValueError, OSError) as error:
             raise UsageError(str(error)) from error
         stack.callback(run.profiling.close)
         # Only now, because the servers of several processes bring a handler of SIGTERM with them.
-        return run.train(stack.enter_context(StopRequest()))
+        return run.train(stack.enter_context(StopRequest()), finish)
 
 
 class _Run:
@@ -158,20 +171,20 @@ class _Run:
         self.batches = engine.make_batches(data.train_batches(engine.step))
         self.evaluators = create_evaluators(config, engine, data, few_shot_tasks)
 
-    def train(self, stop_request: StopRequest) -> dict[str, float]:
+    def train(self, stop_request: StopRequest, finish: bool = False) -> dict[str, float]:
         engine = self.engine
         try:
             with engine.translated_errors(
                 lambda: self.data.unreadable(engine.step, engine.runtime_errors)
             ):
-                return self._train(stop_request)
+                return self._train(stop_request, finish)
         except OSError as error:
             raise TrainingError(
                 f"A file of the run cannot be written after step {engine.step}: "
                 f"{first_line(error)}. {engine.last_good()}"
             ) from error
 
-    def _train(self, stop_request):
+    def _train(self, stop_request, finish):
         config, engine, metrics = self.config, self.engine, {}
         if engine.is_chief:
             if not self.best.step:
@@ -181,6 +194,10 @@ class _Run:
             self.directory.open(engine.step, names, self.data.description)
             self.directory.upload()
             self._say_where_it_begins()
+            if not (finish or self._is_over()):
+                logger.info("Preparing the model; the first updates take longer.")
+        if finish and not self._is_over():
+            return self._finish_early()
         last_save = time.monotonic()
         shown = Progress(config.total_steps, engine.step, config.batch_size, engine.is_chief)
         with shown as progress:
@@ -216,7 +233,8 @@ class _Run:
                     self._report_replaced()
                     raise Interrupted(
                         f"Stopped on request after step {engine.step} of {config.total_steps}, "
-                        "with the state saved. Run the same command again to resume.",
+                        "with the state saved. Run the same command again to resume, or end the "
+                        f"run here: keras-vit train --workdir={self.directory.address} --finish",
                         stop_request.received,
                     )
         if engine.step < config.total_steps:
@@ -227,6 +245,21 @@ class _Run:
         self._report_replaced()
         self._finish()
         return {"step": engine.step, **metrics}
+
+    def _finish_early(self):
+        """Ends the run at the step of its last state, with the better of last and best weights."""
+        step, metrics = self.engine.step, {}
+        known = read_metrics(self.directory.path / "metrics.csv").get(self.best.metric.column, ())
+        if self.evaluators and step not in dict(known):
+            metrics = self._evaluate(self.evaluators, keep=False)
+            if self.engine.is_chief:
+                self.directory.log(step, metrics)
+        logger.info(
+            "Finished early, after step %d of %d. The command that began the run goes on with it.",
+            *(step, self.config.total_steps),
+        )
+        self._finish()
+        return {"step": step, **metrics}
 
     def _next_boundary(self):
         """Returns the step that the next call runs to, at most to where something is due."""
@@ -285,7 +318,7 @@ class _Run:
         except TrainingError as error:
             logger.warning("%s What was there before was read as well.", error)
 
-    def _evaluate(self, evaluators: list[Evaluator]) -> dict[str, float]:
+    def _evaluate(self, evaluators: Sequence[Evaluator], keep: bool = True) -> dict[str, float]:
         if not evaluators:
             return {}
         values: dict[str, float] = {}
@@ -294,7 +327,10 @@ class _Run:
                 if evaluator.distributed or self.engine.is_chief:
                     values |= evaluator.run(model)
             better = self.best.update(values, self.engine.step)
-            if better and self.engine.is_chief:
+            if better and not keep:
+                # The saved state, from which the run may go on, knows the file as it is.
+                self.best.model = float("nan")
+            elif better and self.engine.is_chief:
                 self.directory.save_model(model, "best.keras")
                 self.best.model = self.directory.identity_of("best.keras")
         return values
@@ -310,6 +346,17 @@ class _Run:
             )
         elif step:
             logger.info("Resumed from step %d of %d.", step, total)
+        before = self.directory.before or self.config
+        if before["total_steps"] != total:
+            was, length = (each["optimizer"]["total_steps"] for each in (before, self.config))
+            schedule = f"stays that of {length} updates"
+            if was != length:
+                schedule = f"is that of {length} updates from now on: another than a whole run's"
+            logger.warning(
+                "The run ends at step %d instead of %d. The schedule of its learning rate, now "
+                "%.3g, %s.",
+                *(total, before["total_steps"], self.engine.learning_rate, schedule),
+            )
 
     def _finish(self):
         folder = self.directory.path
@@ -326,10 +373,11 @@ class _Run:
             handed_over.class_names = self.engine.model.class_names
             self.directory.save_model(handed_over)
         if self.engine.is_chief and self.best.step:
+            last_is_best = self.best.step == self.engine.step
             last = f"last step, best.keras {'those' if is_best else 'not those'} of the best"
-            whose = "best" if hands_over_best else last
+            whose = "best" if hands_over_best or last_is_best else last
             logger.info("%s. model.keras has the weights of the %s evaluation.", self.best, whose)
-            if not is_best:
+            if not (is_best or last_is_best):
                 logger.warning("%s was removed or replaced.", folder / "best.keras")
         if self.engine.is_chief and self.config.report:
             logger.info("Drawing report.html")

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from keras_vit.losses import build_loss
 
     from .data.tf_data_batches import load_dataset
+    from .distillation import distillation_loss
     from .evaluators.classification import evaluate
     from .loop.trainer import train
     from .prediction.predictor import predictions
@@ -20,6 +21,7 @@ __getattr__ = import_when_used(
     {
         "build_loss": "keras_vit.losses",
         "build_optimizer": ".recipes.optimizer",
+        "distillation_loss": ".distillation",
         "evaluate": ".evaluators.classification",
         "load_dataset": ".data.tf_data_batches",
         "predictions": ".prediction.predictor",
@@ -27,7 +29,15 @@ __getattr__ = import_when_used(
     },
 )
 
-__all__ = ["build_loss", "build_optimizer", "evaluate", "load_dataset", "predictions", "train"]
+__all__ = [
+    "build_loss",
+    "build_optimizer",
+    "distillation_loss",
+    "evaluate",
+    "load_dataset",
+    "predictions",
+    "train",
+]
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,11 @@
+import types
+
 import keras
 import numpy as np
 import tensorflow as tf
 
 from keras_vit.training.config import schema
+from keras_vit.training.distillation import Teachers
 from keras_vit.training.engine import create_engine
 from keras_vit.training.recipes.optimizer import optimizer_of
 from keras_vit.training.tasks import task_of
@@ -20,11 +23,12 @@ def small_engine(make_model, prepare_images=lambda images: images, **changes):
     config = schema.complete({"dataset": "digits", "batch_size": 16, "total_steps": 40} | changes)
     schema.derive_steps(config, 1)
     engine = create_engine(config)
+    classes = types.SimpleNamespace(num_classes=5, class_names=None, name="digits")
     keras.utils.set_random_seed(1)
     engine.build(
         lambda: make_model(config),
         lambda model: optimizer_of(config, model),
-        lambda _: task_of(config).objective(config, None),
+        lambda _: Teachers(config, classes).open(task_of(config).objective(config, None)),
         prepare_images,
     )
     return engine

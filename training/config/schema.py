@@ -105,12 +105,7 @@ KEYS = (
     _Free("peer_timeout", 45, "seconds that a process waits for another's answer", least=1),
     Key("checkpoint", "", "file or published name of the weights to start from; empty starts anew"),
     _Free("expects_checkpoint", False, "whether a run without a checkpoint warns: it fine-tunes"),
-    Key(
-        "checkpoint_head",
-        "new",
-        "an untrained head, or the checkpoint's; auto keeps one of the same classes",
-        ("new", "keep", "auto"),
-    ),
+    Key("checkpoint_head", "new", "an untrained head, or the checkpoint's", ("new", "keep")),
     _Free("data_dir", "", "folder of TensorFlow Datasets; empty is its default", own=True),
     Key("model.name", "", "of a variant, or empty; beside it any argument of the constructor"),
     Key("dataset", "", "one of `keras-vit data list`, or folder:, csv:, tfds: and more"),
@@ -119,12 +114,7 @@ KEYS = (
     Key("train_preprocess", "", "operations, separated by |"),
     Key("eval_preprocess", "", "operations, separated by |"),
     _Free("data_changed", "refuse", "whether to resume with changed data", ("refuse", "accept")),
-    Key(
-        "cache",
-        "off",
-        "whether decoded images stay in memory after the first epoch; auto: those that fit",
-        ("off", "auto", "on"),
-    ),
+    Key("cache", False, "whether decoded training images stay in memory after the first epoch"),
     Key(
         "reduced_decoding.train",
         0.0,
@@ -137,6 +127,15 @@ KEYS = (
     Key("total_steps", 0, "number of updates; 0 derives it from epochs"),
     Key("epochs", 0.0, "passes over the training split; 0 is total_steps", greatest=INT32),
     *(Key(*row, **more) for task in TASKS for *row, more in task.keys),
+    Key(
+        "distill.teacher",
+        "",
+        "run, .keras file, published classifier or MODEL=CHECKPOINT to learn from, several "
+        "separated by commas; empty is off",
+    ),
+    Key("distill.loss", "kl", "distance from a teacher's logits", ("kl", "hard", "l2")),
+    Key("distill.temperature", 1.0, "that divides both logits of kl"),
+    Key("distill.label_weight", 0.0, "part of the loss that is of labels; 0 uses none", below=1),
     Key("mixup_p", 0.0, "parameter of MixUp's beta distribution; 0 is off"),
     Key("optimizer.name", "adamw", "SGD with momentum, or AdamW", ("sgd", "adamw")),
     Key("optimizer.base_lr", 1e-3, "learning rate at the end of the warm-up"),
@@ -207,6 +206,8 @@ COLUMNS = ("key", "default", "meaning", "may change on resumption")
 # {a key, with its value where not any will do: the keys that mean nothing without it}
 _BESIDE = {
     "checkpoint": "checkpoint_head",
+    "distill.teacher": "distill.loss distill.temperature distill.label_weight",
+    "distill.loss=kl": "distill.temperature",
     "eval_split": "early_stopping.metric hand_over",
     "few_shot.datasets": "few_shot.every_steps few_shot.shots",
     "lora.rank": "lora.alpha",
@@ -243,6 +244,8 @@ def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
     for split, least in c.reduced_decoding.items():
         if 0 < least < 1:
             yield f"reduced_decoding.{split}", "0, or 1 or more times the pixels wanted"
+    if c.cache and c.reduced_decoding.train:
+        yield "reduced_decoding.train cache", "0, as config.cache keeps images as large as they are"
     for unused, expected in task.unused:
         if changed := [key for key in unused.split() if flat[key] != DEFAULTS[key]]:
             yield f"{' '.join(changed)} {task.chosen_by}", expected
@@ -252,6 +255,8 @@ def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
     if c.early_stopping.patience and not (c.eval_split and c.eval_every_steps):
         keys = "early_stopping.patience eval_split eval_every_steps"
         yield keys, "config.eval_split and config.eval_every_steps: evaluations to compare"
+    if not c.distill.temperature:
+        yield "distill.temperature", "more than 0"
     if c.freeze.until_step and not frozen:
         yield f"freeze.until_step {freeze}", "another key of config.freeze to say what is frozen"
     if c.lora.rank and frozen:
@@ -352,12 +357,7 @@ def derive_steps(
                 f"epochs, {steps} updates."
             )
         config.total_steps = steps
-    length = config.total_steps
-    if before and before["total_steps"] != length:
-        # The past of the schedule stays what it was, unless the run goes on beyond its end.
-        was = before["optimizer"]["total_steps"]
-        length = max(length, was) if was == before["total_steps"] else was
-    steps = config.optimizer.total_steps = config.optimizer.total_steps or length
+    steps = config.optimizer.total_steps = config.optimizer.total_steps or config.total_steps
     if config.optimizer.warmup_steps >= steps:
         raise UsageError(
             f"config.optimizer.warmup_steps: expected fewer than the {steps} updates of the "
@@ -382,17 +382,13 @@ def to_json(config: ConfigDict, data: Mapping[str, Any] | None = None) -> str:
     return json.dumps(found, indent=2, sort_keys=True) + "\n"
 
 
-def differences(
-    before: Mapping[str, Any], after: Mapping[str, Any], stopped: bool = False
-) -> list[str]:
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Returns `key: old value -> new value` for all that forbids resuming `before` as `after`.
 
-    Both are nested dicts, as read from `config.json`. A run that was `stopped` before its end
-    may become shorter or longer.
+    Both are nested dicts, as read from `config.json`.
     """
     before, after = flatten(before), flatten(after)
     free = {key.name for key in KEYS if key.resumable}
-    free |= {"total_steps", "epochs", "optimizer.total_steps"} if stopped else set()
     return [
         f"{key}: {before.get(key)!r} -> {after.get(key)!r}"
         for key in sorted((before.keys() | after.keys()) - free)

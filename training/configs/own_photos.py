@@ -7,11 +7,12 @@ Keys:
     model: what to start from: a published name such as `augreg/Ti_16`, which is downloaded, a run
         directory or `.keras` file, or the name of a model such as `ViT-Ti/16`, with its weights
         given by `--config.checkpoint=FILE`. Without it, a small model trains from scratch, which
-        is for trying things out: a few hundred photos teach it little. A run of the same classes
-        keeps its head, so more photos go on from what it learned.
+        is for trying things out: a few hundred photos teach it little.
     size: image size in pixels; unless given, 96 from scratch, 224 from a published checkpoint, and
         that of a run or `.keras` file.
     steps: number of updates, 1,000 from scratch and 200 from a checkpoint.
+    teacher: a run or `.keras` file of the same classes, whose answers a small model learns beside
+        the labels: docs/distillation.md.
 
 Training ends early when five evaluations are no better, and model.keras has the weights of the best
 one: `--config.early_stopping.patience=0 --config.hand_over=last` changes that.
@@ -40,7 +41,7 @@ def get_config(arg: str = "") -> ConfigDict:
     folders = (",".join(parts[:end]) for end in range(len(parts), 0, -1))
     folder = next((each for each in folders if _is_folder(_path_of(each))), parts[0])
     rest = [part.strip() for part in parts[1 + folder.count(",") :]]
-    options = parse_options(rest, "own_photos", {"model": "", "size": 0, "steps": 0})
+    options = parse_options(rest, "own_photos", {"model": "", "size": 0, "steps": 0, "teacher": ""})
     path = _path_of(folder)
     if not folder.strip() or not _is_folder(path):
         raise ValueError(
@@ -53,15 +54,15 @@ def get_config(arg: str = "") -> ConfigDict:
     splits = [each for each in HELD_OUT if all(_is_folder(path / name) for name in ("train", each))]
     config.train_split, config.eval_split = ("train", splits[0]) if splits else HELD_OUT_FIFTH
     config.update(batch_size=32, log_every_steps=20, eval_every_steps=100)
-    config.update(hand_over="best", on_error="skip", checkpoint_every_minutes=1.0)
-    # Photos of many megapixels are decoded once, and at a fraction of their size.
-    config.cache, config.reduced_decoding.train = "auto", 2.0
+    config.update(hand_over="best", on_error="skip")
     config.early_stopping.patience = 5
     config.optimizer.clip_norm = 1.0
     if options["model"]:
         _fine_tuning(config, options["model"])
     else:
         _from_scratch(config)
+    if options["teacher"]:
+        config.distill.update(teacher=options["teacher"], temperature=2.0, label_weight=0.5)
     size = options["size"] or config.model.image_size
     config.model.image_size = size
     config.total_steps = options["steps"] or config.total_steps
@@ -97,7 +98,6 @@ def _fine_tuning(config, model):
     # A run or `.keras` file has its size.
     config.model = {"image_size": 224, **architecture}
     config.expects_checkpoint = True
-    config.checkpoint_head = "auto" if config.checkpoint else "new"
     config.total_steps = 200
     momentum = paper_tables.TABLE_4_MOMENTUM
     config.optimizer.update(name="sgd", base_lr=FINE_TUNING_LR, momentum=momentum)

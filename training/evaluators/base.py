@@ -7,6 +7,7 @@ import keras
 from ml_collections import ConfigDict
 
 from ..data.run_data import RunData
+from ..distillation import TeacherEvaluator, Teachers
 from ..engine.engine_interface import Engine
 from ..tasks import COUNT, LOSS, task_of
 from .few_shot import FewShotEvaluator, FewShotTask
@@ -46,7 +47,11 @@ class SplitEvaluator:
 
 
 def create_evaluators(
-    config: ConfigDict, engine: Engine, data: RunData, few_shot_tasks: Sequence[FewShotTask]
+    config: ConfigDict,
+    engine: Engine,
+    data: RunData,
+    few_shot_tasks: Sequence[FewShotTask],
+    teachers: Teachers,
 ) -> list[Evaluator]:
     """Returns the evaluators that a complete config asks for; the engine is built.
 
@@ -56,6 +61,8 @@ def create_evaluators(
     found: list[Evaluator] = []
     if config.eval_split:
         found.append(SplitEvaluator(config, engine, data))
+    if config.eval_split and teachers.sources:
+        found.append(TeacherEvaluator(teachers, config, engine, data))
     if few_shot_tasks:
         every_steps, shots = config.few_shot.every_steps, config.few_shot.shots
         found.append(FewShotEvaluator(few_shot_tasks, every_steps=every_steps, shots=shots))

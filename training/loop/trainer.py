@@ -4,7 +4,6 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Sequence
 
 import keras
 from ml_collections import ConfigDict
@@ -14,6 +13,7 @@ from ..data import Dataset
 from ..data.opened_dataset import warn_of_trained
 from ..data.run_data import RunData
 from ..data.sets import fingerprint
+from ..distillation import Teachers
 from ..engine import create_engine
 from ..engine.engine_interface import Engine
 from ..engine.update import Report
@@ -25,7 +25,6 @@ from ..io.progress_bar import Progress
 from ..recipes.model import build_model
 from ..recipes.optimizer import optimizer_of
 from ..reporting.collect_run_results import report_run
-from ..reporting.metrics_csv import read_metrics
 from ..source_facts import runs_behind
 from ..tasks import COUNT, METRICS, compared_by, task_of
 from . import agreement_of_workers
@@ -38,11 +37,7 @@ logger = logging.getLogger("keras_vit")
 
 
 def train(
-    config: ConfigDict | dict,
-    workdir: str | os.PathLike,
-    *,
-    dataset: Dataset | None = None,
-    finish: bool = False,
+    config: ConfigDict | dict, workdir: str | os.PathLike, *, dataset: Dataset | None = None
 ) -> dict[str, float]:
     """Trains the model that `config` describes, or resumes where an earlier call was stopped.
 
@@ -56,8 +51,6 @@ def train(
             model and data work. One in a store, such as `gs://bucket/run`, has a copy on this
             machine while it runs.
         dataset: `config.dataset`, if it is open already.
-        finish: whether a run that was stopped ends where it stands, without further updates. Its
-            states stay: without `finish` it goes on later.
 
     Returns:
         A dict of the last logged metrics, by their columns in `metrics.csv`.
@@ -80,16 +73,11 @@ def train(
             agreement_of_workers.acquire(engine, directory)
             directory.download()
             run = _Run(config, directory, engine, dataset)
-            if finish and not engine.step:
-                raise UsageError(
-                    f"Expected a run with a saved state. Received: {directory.address}, which has "
-                    "none: train it with --config."
-                )
         except (ValueError, OSError) as error:
             raise UsageError(str(error)) from error
         stack.callback(run.profiling.close)
         # Only now, because the servers of several processes bring a handler of SIGTERM with them.
-        return run.train(stack.enter_context(StopRequest()), finish)
+        return run.train(stack.enter_context(StopRequest()))
 
 
 class _Run:
@@ -117,20 +105,24 @@ class _Run:
         self._skipped = 0
 
         keras.utils.set_random_seed(config.seed)
-        objective = task_of(config).objective(config, data.train)
+        objective, teachers = (
+            task_of(config).objective(config, data.train),
+            Teachers(config, data.dataset),
+        )
         engine.build(
             lambda: build_model(config, data.dataset.num_classes, data.dataset.class_names),
             lambda model: optimizer_of(config, model),
-            lambda _: objective,
+            lambda _: teachers.open(objective),
             data.preprocess.on_device,
         )
         data.check(engine.model)
         for each in few_shot_tasks:
             each.test.warn_of_shared(data.train)
         scored = [*filter(None, [data.eval]), *(each.test for each in few_shot_tasks)]
-        for run, its_config in runs_behind(config.checkpoint if scored else ""):
-            for split in scored:
-                warn_of_trained(split, run, its_config)
+        for source in (config.checkpoint, *teachers.sources) if scored else ():
+            for run, its_config in runs_behind(source):
+                for split in scored:
+                    warn_of_trained(split, run, its_config)
         restored = engine.restore(directory.checkpoints)
         finished = (directory.path / "model.keras").exists()
         has_best = (directory.path / "best.keras").exists()
@@ -138,7 +130,12 @@ class _Run:
         before = directory.before["data"] if directory.before else {}
         begun = before.get("checkpoint", "") if restored else None
         begun = fingerprint.digest_of_checkpoint(config.checkpoint) if begun is None else begun
-        data.description["checkpoint"] = begun
+        data.description |= {"checkpoint": begun, "teachers": teachers.identity}
+        if restored and before.get("teachers", "") != teachers.identity:
+            raise UsageError(
+                f"config.distill.teacher: {config.distill.teacher} is another model than when the "
+                "run began. Put it back, or use another --workdir."
+            )
         patience = config.early_stopping.patience
         self.best = BestEvaluation(compared_by(config), patience, engine.step)
         self.state = LoopState(fingerprint.as_numbers(data.description), self.best)
@@ -169,22 +166,22 @@ class _Run:
             )
         data.description["accepted_after"] = int(self.best.since)
         self.batches = engine.make_batches(data.train_batches(engine.step))
-        self.evaluators = create_evaluators(config, engine, data, few_shot_tasks)
+        self.evaluators = create_evaluators(config, engine, data, few_shot_tasks, teachers)
 
-    def train(self, stop_request: StopRequest, finish: bool = False) -> dict[str, float]:
+    def train(self, stop_request: StopRequest) -> dict[str, float]:
         engine = self.engine
         try:
             with engine.translated_errors(
                 lambda: self.data.unreadable(engine.step, engine.runtime_errors)
             ):
-                return self._train(stop_request, finish)
+                return self._train(stop_request)
         except OSError as error:
             raise TrainingError(
                 f"A file of the run cannot be written after step {engine.step}: "
                 f"{first_line(error)}. {engine.last_good()}"
             ) from error
 
-    def _train(self, stop_request, finish):
+    def _train(self, stop_request):
         config, engine, metrics = self.config, self.engine, {}
         if engine.is_chief:
             if not self.best.step:
@@ -194,10 +191,6 @@ class _Run:
             self.directory.open(engine.step, names, self.data.description)
             self.directory.upload()
             self._say_where_it_begins()
-            if not (finish or self._is_over()):
-                logger.info("Preparing the model; the first updates take longer.")
-        if finish and not self._is_over():
-            return self._finish_early()
         last_save = time.monotonic()
         shown = Progress(config.total_steps, engine.step, config.batch_size, engine.is_chief)
         with shown as progress:
@@ -233,8 +226,7 @@ class _Run:
                     self._report_replaced()
                     raise Interrupted(
                         f"Stopped on request after step {engine.step} of {config.total_steps}, "
-                        "with the state saved. Run the same command again to resume, or end the "
-                        f"run here: keras-vit train --workdir={self.directory.address} --finish",
+                        "with the state saved. Run the same command again to resume.",
                         stop_request.received,
                     )
         if engine.step < config.total_steps:
@@ -245,21 +237,6 @@ class _Run:
         self._report_replaced()
         self._finish()
         return {"step": engine.step, **metrics}
-
-    def _finish_early(self):
-        """Ends the run at the step of its last state, with the better of last and best weights."""
-        step, metrics = self.engine.step, {}
-        known = read_metrics(self.directory.path / "metrics.csv").get(self.best.metric.column, ())
-        if self.evaluators and step not in dict(known):
-            metrics = self._evaluate(self.evaluators, keep=False)
-            if self.engine.is_chief:
-                self.directory.log(step, metrics)
-        logger.info(
-            "Finished early, after step %d of %d. The command that began the run goes on with it.",
-            *(step, self.config.total_steps),
-        )
-        self._finish()
-        return {"step": step, **metrics}
 
     def _next_boundary(self):
         """Returns the step that the next call runs to, at most to where something is due."""
@@ -318,7 +295,7 @@ class _Run:
         except TrainingError as error:
             logger.warning("%s What was there before was read as well.", error)
 
-    def _evaluate(self, evaluators: Sequence[Evaluator], keep: bool = True) -> dict[str, float]:
+    def _evaluate(self, evaluators: list[Evaluator]) -> dict[str, float]:
         if not evaluators:
             return {}
         values: dict[str, float] = {}
@@ -327,10 +304,7 @@ class _Run:
                 if evaluator.distributed or self.engine.is_chief:
                     values |= evaluator.run(model)
             better = self.best.update(values, self.engine.step)
-            if better and not keep:
-                # The saved state, from which the run may go on, knows the file as it is.
-                self.best.model = float("nan")
-            elif better and self.engine.is_chief:
+            if better and self.engine.is_chief:
                 self.directory.save_model(model, "best.keras")
                 self.best.model = self.directory.identity_of("best.keras")
         return values
@@ -346,17 +320,6 @@ class _Run:
             )
         elif step:
             logger.info("Resumed from step %d of %d.", step, total)
-        before = self.directory.before or self.config
-        if before["total_steps"] != total:
-            was, length = (each["optimizer"]["total_steps"] for each in (before, self.config))
-            schedule = f"stays that of {length} updates"
-            if was != length:
-                schedule = f"is that of {length} updates from now on: another than a whole run's"
-            logger.warning(
-                "The run ends at step %d instead of %d. The schedule of its learning rate, now "
-                "%.3g, %s.",
-                *(total, before["total_steps"], self.engine.learning_rate, schedule),
-            )
 
     def _finish(self):
         folder = self.directory.path
@@ -373,11 +336,10 @@ class _Run:
             handed_over.class_names = self.engine.model.class_names
             self.directory.save_model(handed_over)
         if self.engine.is_chief and self.best.step:
-            last_is_best = self.best.step == self.engine.step
             last = f"last step, best.keras {'those' if is_best else 'not those'} of the best"
-            whose = "best" if hands_over_best or last_is_best else last
+            whose = "best" if hands_over_best else last
             logger.info("%s. model.keras has the weights of the %s evaluation.", self.best, whose)
-            if not (is_best or last_is_best):
+            if not is_best:
                 logger.warning("%s was removed or replaced.", folder / "best.keras")
         if self.engine.is_chief and self.config.report:
             logger.info("Drawing report.html")

@@ -15,7 +15,7 @@ from ..data.tf_data_batches import eval_dataset
 from ..inference.open_model import load_model
 from ..io.atomic import atomic_file, write_text
 from ..io.progress_bar import track
-from ..source_facts import read_run_config, unfinished
+from ..source_facts import read_run_config
 from ..tasks import COUNT, LOSS, compared_by, task_of
 from .html_pages import report_html
 from .metrics_csv import read_metrics
@@ -41,11 +41,9 @@ def report_run(
     run = pathlib.Path(run)
     absent = [n for n in ("config.json", "metrics.csv", "model.keras") if not (run / n).exists()]
     if absent:
-        begun = "config.json" not in absent
-        advice = f"a run unfinished {unfinished(run)}." if begun else "no run."
         raise FileNotFoundError(
             f"Expected the directory of a finished run. Received: {run}, without "
-            f"{', '.join(absent)}; it is {advice}"
+            f"{', '.join(absent)}; the same command that began a run ends it."
         )
     config = read_run_config(run / "config.json")
     config["data_dir"] = data_dir or config["data_dir"]

@@ -29,6 +29,7 @@ class MaskedPatches(Task):
             "freeze.layers freeze.blocks freeze.head_only",
             "no lora.rank, label_smoothing, class_weights, loss or freeze.* beside masked.target",
         ),
+        ("distill.teacher", "'': masked patch prediction has no logits to learn"),
         ("optimizer.layer_decay", "1: masked patch prediction trains all weights"),
     )
     no_mixup = (

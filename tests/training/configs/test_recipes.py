@@ -48,7 +48,7 @@ def test_rows_of_table_4_imagenet_in_table_2_and_a_shorter_run_of_a_resnet():
 
 # Digests of what recipes change, so that every number of theirs changes on purpose only.
 RECIPES = {
-    "quickstart": 3259846568,
+    "quickstart": 1056927299,
     "cifar10_small": 895009382,
     "masked": 1990539165,
     "masked:ViT-B/16,imagenet2012": 900583682,
@@ -62,8 +62,11 @@ RECIPES = {
     "ablation:shape/all_0.5": 2579988137,
     "ablation:head/gap_small_rate": 1880726728,
     "ablation:shape/width_2,paper": 1167575839,
-    "own_photos:{}": 4067926032,
-    "own_photos:{},model=ViT-Ti/16,steps=50": 2680243665,
+    "own_photos:{}": 4116423307,
+    "own_photos:{},model=ViT-Ti/16,steps=50": 2337698111,
+    "own_photos:{},teacher=runs/large": 1779659057,
+    "distill:BiT-R50x1,imagenet2012,teacher=a+b": 1873069474,
+    "distill:ViT-Ti/16,pets,teacher=a,size=96,epochs=30": 1877931042,
 }
 
 
@@ -74,6 +77,22 @@ def test_a_recipe_changes_on_purpose_only(text, tmp_path):
     config["dataset"] = config["dataset"].replace(str(tmp_path), "")
     changed = sorted((key, each) for key, each in config.items() if each != DEFAULTS.get(key))
     assert zlib.crc32(repr(changed).encode()) == RECIPES[text], changed
+
+
+def test_students_of_beyer_et_al_and_of_deit():
+    published = complete(load_config("distill:BiT-R50x1,imagenet2012,teacher=a+b"))
+    assert published.distill.to_dict() == {
+        "teacher": "a,b",
+        "temperature": 1.0,
+        "loss": "kl",
+        "label_weight": 0.0,
+    }
+    # A decay of 3e-4 beside the rate is 0.01 times the rate.
+    optimizer = published.optimizer
+    assert optimizer.base_lr * optimizer.weight_decay == pytest.approx(3e-4)
+    assert (published.mixup_p, published.batch_size, published.epochs) == (1.0, 4096, 300)
+    flowers = complete(load_config("distill:ViT-Ti/16,oxford_flowers102,teacher=a"))
+    assert (flowers.distill.temperature, flowers.optimizer.base_lr) == (10.0, 5e-4)
 
 
 def test_augmentation_never_changes_the_label():
@@ -225,6 +244,7 @@ def test_fine_tuning_from_random_weights_warns(tmp_path, caplog, tiny, monkeypat
     ("finetune:ViT-B/16,cifar10,size=abc", "^size of finetune: expected a whole number"),
     ("finetune:ViT-B/16,cifar10,rate=1", "KEY one of size, steps, crop, table2"),
     ("finetune:ViT-B/16,cifar10,crop=five", "resize, inception, none"),
+    ("distill:ViT-Ti/16,pets", "^Expected distill:STUDENT,DATASET,teacher=.*without a teacher"),
     ("pretrain:ViT-B/16", "DATASET one of imagenet2012, imagenet21k, jft"),
     ("pretrain:ViT-B/16,jft", "JFT-300M is not public"),
     ("pretrain:ViT-S/16,imagenet21k", "no row for ViT-S/16 on imagenet21k"),

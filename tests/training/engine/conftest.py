@@ -60,7 +60,7 @@ def all_alike(launch, tmp_path):
         alone, worker, other = results
         for name in worker.files:
             np.testing.assert_array_equal(worker[name], other[name])
-        for case in ("sgd", "adamw", "random", "frozen", "lora"):
+        for case in ("sgd", "adamw", "random", "frozen", "lora", "distilled"):
             keys = ("losses", "count", "evaluation", "weights", "rate")
             expected = {key: alone[f"one/{case}/{key}"] for key in keys}
             assert expected["count"] == 53 and expected["losses"][-1] < expected["losses"][0]

@@ -3,7 +3,10 @@
 A place is a strategy, or "DATAxFSDP", a mesh.
 """
 
+import functools
 import itertools
+import pathlib
+import tempfile
 
 import keras
 import numpy as np
@@ -27,6 +30,7 @@ CONFIGS = {
     "random": {"optimizer": SGD, "accumulation_steps": 4 if IN_TENSORFLOW else 2},
     "frozen": {**FINE_TUNING, "freeze": {"blocks": 1}},
     "lora": FINE_TUNING,
+    "distilled": {"optimizer": SGD, "distill": {"temperature": 2.0, "label_weight": 0.1}},
 }
 RATES = ("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate")
 MODELS = {"random": dict.fromkeys(RATES, 0.2), "lora": {"remat": True}}
@@ -49,7 +53,18 @@ def make_engine(case, place, processes):
         return model
 
     options = {"total_steps": STEPS, "processes": processes, **CONFIGS[case]}
+    if case == "distilled":
+        options["distill"] = options["distill"] | {"teacher": teacher()}
     return small_engine.small_engine(make_model, **options, **small_engine.mesh_config(place))
+
+
+@functools.cache
+def teacher():
+    """Returns the file of a model for images of another size than the student's."""
+    file = pathlib.Path(tempfile.mkdtemp()) / "teacher.keras"
+    keras.utils.set_random_seed(2)
+    tiny_vit(image_size=24).save(file)
+    return str(file)
 
 
 def weights_of(engine, case):

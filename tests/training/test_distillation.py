@@ -1,0 +1,179 @@
+"""Distillation beside big_vision's functions, and in runs."""
+
+import json
+import os
+import pathlib
+import signal
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_vit.training import distillation_loss
+from keras_vit.training.config import schema
+from keras_vit.training.data import open_dataset
+from keras_vit.training.data.run_data import RunData
+from keras_vit.training.distillation import Teachers
+from keras_vit.training.engine.update import Objective
+from keras_vit.training.errors import Interrupted, UsageError
+from keras_vit.training.loop import trainer
+from tests.tiny_vit import tiny_vit
+from tests.training.loop.test_resume import at_step
+from tests.training.runs import KILLS, assert_same, column, final_state, kill_at_random, rows
+
+GOLDEN = json.loads((pathlib.Path(__file__).parents[1] / "golden/distillation.json").read_text())
+STUDENT, TEACHER = (np.array(GOLDEN[key], "float32") for key in ("student", "teacher"))
+
+
+@pytest.mark.parametrize("temperature", [1, 2, 10])
+def test_losses_of_big_vision(temperature):
+    expected = GOLDEN["losses"][str(temperature)]
+    found = distillation_loss("kl", temperature)(TEACHER, STUDENT)
+    np.testing.assert_allclose(found, expected["kl"], 1e-4 if temperature == 10 else 1e-5)
+    student = tf.constant(STUDENT)
+    with tf.GradientTape() as tape:
+        tape.watch(student)
+        loss = tf.reduce_mean(distillation_loss("kl", temperature)(TEACHER, student))
+    assert float(loss) == pytest.approx(expected["kl_mean"], rel=1e-4)
+    gradient = tape.gradient(loss, student)
+    np.testing.assert_allclose(gradient, expected["kl_mean_gradient"], 1e-4, 1e-6)
+
+
+def test_hard_and_squared_losses_and_several_teachers():
+    expected = GOLDEN["losses"]["1"]
+    for kind in ("hard", "l2"):
+        np.testing.assert_allclose(distillation_loss(kind)(TEACHER, STUDENT), expected[kind], 1e-5)
+    loss, both = distillation_loss("kl", 2.0), GOLDEN["two_teachers"]
+    found = sum(loss(np.array(GOLDEN[name], "float32"), STUDENT) for name in both["teachers"])
+    assert float(np.mean(found)) == pytest.approx(both["loss"], rel=1e-5)
+    with pytest.raises(ValueError, match=r"kind. must be one of"):
+        distillation_loss("kll")
+    with pytest.raises(ValueError, match=r"temperature above 0\. Received: 0"):
+        distillation_loss("kl", 0)
+
+
+def test_linear_models_on_mixed_images():
+    """The teacher sees the mixed image; its logits are not mixed themselves."""
+    case = GOLDEN["linear_models_on_mixed_images"]
+    kernels = [np.array(case[f"{who}_kernel"], "float32") for who in ("teacher", "student")]
+    images = {each["weight"]: np.array(each["images"]) for each in GOLDEN["mixup"]["mixed"]}
+    for step in case["steps"]:
+        rows = images[step["weight"]].reshape(4, -1).astype("float32")
+        student = tf.constant(kernels[1])
+        with tf.GradientTape() as tape:
+            tape.watch(student)
+            loss = distillation_loss("kl", step["temperature"])
+            loss = tf.reduce_mean(loss(rows @ kernels[0], tf.matmul(rows, student)))
+        assert float(loss) == pytest.approx(step["loss"], rel=1e-4)
+        norm = tf.linalg.global_norm([tape.gradient(loss, student)])
+        assert float(norm) == pytest.approx(step["gradient_norm"], rel=1e-4)
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory):
+    """Returns the file of a classifier of digits, for images of another size than the student's."""
+    keras.utils.set_random_seed(5)
+    model = tiny_vit(num_classes=10, image_size=24)
+    model.class_names = [*"9876543210"]
+    file = tmp_path_factory.mktemp("teacher") / "teacher.keras"
+    model.save(file)
+    return file
+
+
+def test_a_teacher_of_other_pixels_and_order_of_classes(teacher, tiny):
+    config = schema.complete(tiny(distill={"teacher": str(teacher), "label_weight": 0.25}))
+    digits = open_dataset("digits", config.data_dir)
+    teachers = Teachers(config, digits)
+    labeled = np.arange(3, dtype="float32")
+    objective = teachers.open(Objective(lambda model, batch: labeled))
+    images = np.random.default_rng(0).uniform(-1, 1, (3, 16, 16, 3)).astype("float32")
+    model, student = keras.models.load_model(teacher), tiny_vit(num_classes=10)
+    resized = keras.ops.image.resize(images, (24, 24), antialias=True)
+    expected = np.array(model(resized))[
+        :, [digits.class_names.index(each) for each in model.class_names]
+    ]
+    (found,) = teachers.logits(images)
+    np.testing.assert_allclose(found, expected, 1e-5, 1e-6)
+    losses = objective.losses(student, {"image": images})
+    taught = distillation_loss()(expected, student(images))
+    np.testing.assert_allclose(losses, 0.25 * labeled + 0.75 * np.array(taught), 1e-5)
+    assert len(objective.variables) == len(model.weights)
+
+
+def test_teachers_are_refused(teacher, tiny, tmp_path):
+    def refused(message, **distill):
+        with pytest.raises(UsageError, match=message):
+            trainer.train(tiny(distill=distill), tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+
+    other = tmp_path / "other.keras"
+    tiny_vit(num_classes=4).save(other)
+    refused(
+        r"distill.teacher: expected a classifier of the 10 classes of dig.*oth",
+        teacher=f"{teacher},{other}",
+    )
+    refused(r"There is nothing|Received: .*missing", teacher=str(tmp_path / "missing.keras"))
+    refused(r"distill.temperature: expected more than 0", teacher=str(teacher), temperature=0.0)
+    refused(
+        r"distill.temperature: expected config.distill.loss=kl",
+        teacher=str(teacher),
+        loss="l2",
+        temperature=2.0,
+    )
+    refused(r"distill.loss: expected config.distill.teacher beside it", loss="hard")
+
+
+def test_a_run_with_a_teacher_resumes_and_saves_the_student_alone(
+    teacher, tiny, tmp_path, monkeypatch
+):
+    settings = {"total_steps": 40, "checkpoint_every_steps": 20, "eval_every_steps": 20}
+    settings["distill"] = {"teacher": str(teacher), "temperature": 2.0, "label_weight": 0.5}
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    trainer.train(tiny(**settings), whole)
+    with monkeypatch.context() as patch, pytest.raises(Interrupted):
+        at_step(patch, 20, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        trainer.train(tiny(**settings), stopped)
+    content = teacher.read_bytes()
+    try:
+        keras.utils.set_random_seed(6)
+        tiny_vit(num_classes=10).save(teacher)
+        with pytest.raises(UsageError, match=r"teacher.keras is another model than when the run"):
+            trainer.train(tiny(**settings), stopped)
+    finally:
+        teacher.write_bytes(content)
+    trainer.train(tiny(**settings), stopped)
+    assert_same(whole, stopped)
+    assert rows(whole) == rows(stopped)
+    student = keras.models.load_model(whole / "model.keras")
+    assert {
+        name for name in final_state(whole) if "optimizer/" not in name and "loop/" not in name
+    } == {each.path for each in student.weights if "seed" not in each.path}
+    # The hits of the teacher by itself, and of equal first classes.
+    config = schema.complete(tiny(**settings))
+    batches = RunData(config).eval_batches(1, 0)
+    hits, agreed, count = 0, 0, 0
+    model = keras.models.load_model(teacher)
+    order = [
+        [*"9876543210"].index(each) for each in open_dataset("digits", config.data_dir).class_names
+    ]
+    for batch in batches:
+        images, counted = batch["image"], np.array(batch["counted"]) > 0
+        resized = keras.ops.image.resize(images, (24, 24), antialias=True)
+        best = np.array(model(resized))[:, order].argmax(-1)
+        own = np.array(student(images)).argmax(-1)
+        hits += (best == np.array(batch["label"]).argmax(-1))[counted].sum()
+        agreed += (best == own)[counted].sum()
+        count += counted.sum()
+    assert column(whole, "eval_teacher_top1").tolist() == pytest.approx([hits / count] * 2)
+    assert 0 <= column(whole, "eval_teacher_agreement")[-1] <= 1
+
+
+@pytest.mark.parametrize("kills", KILLS)
+def test_killed(kills, teacher, tiny, launch, train_command, tmp_path):
+    killed, uninterrupted = tmp_path / "killed", tmp_path / "uninterrupted"
+    trainer.train(tiny(distill={"teacher": str(teacher)}), uninterrupted)
+    more = f"--config.distill.teacher={teacher}"
+    kill_at_random(lambda workdir: launch(*train_command(workdir, more)), killed, kills)
+    trainer.train(tiny(distill={"teacher": str(teacher)}), killed)
+    assert_same(killed, uninterrupted)

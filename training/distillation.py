@@ -1,0 +1,191 @@
+"""Distillation: a student learns the outputs of teachers (Beyer et al., 2022; arXiv 2106.05237).
+
+Teachers see the images that the student sees, after augmentation and mixup. Their weights are
+placed like the student's, do not train, and stand in no checkpoint.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import keras
+from keras import ops
+from ml_collections import ConfigDict
+
+from keras_vit.name_suggestions import require_one_of
+from keras_vit.type_hints import Tensor
+
+from .data import Dataset
+from .data.run_data import RunData
+from .engine.engine_interface import Engine
+from .engine.update import Batch, Objective, is_seed
+from .errors import UsageError
+from .inference.open_model import load_model, require_ours
+from .io.remote_stores import local_file
+from .tasks import COUNTED
+from .tasks.classification.evaluation import class_order
+
+# Below it the logarithm of a teacher's probability is that of this number.
+_LEAST = 1e-8
+
+
+def _kl(teacher, student, temperature):
+    """T² KL(softmax(t / T), softmax(s / T)), whose gradient does not shrink as T grows."""
+    target = ops.softmax(teacher / temperature, axis=-1)
+    learned = ops.log_softmax(student / temperature, axis=-1)
+    of_target = ops.log(ops.maximum(target, _LEAST))
+    return temperature**2 * ops.sum(target * (of_target - learned), axis=-1)
+
+
+def _hard(teacher, student, temperature):
+    """Cross-entropy with the teacher's first class."""
+    best = ops.one_hot(ops.argmax(teacher, axis=-1), student.shape[-1])
+    return -ops.sum(best * ops.log_softmax(student, axis=-1), axis=-1)
+
+
+def _l2(teacher, student, temperature):
+    """Sum over classes of the squared differences of logits."""
+    return ops.sum(ops.square(teacher - student), axis=-1)
+
+
+LOSSES = {"kl": _kl, "hard": _hard, "l2": _l2}
+
+
+def distillation_loss(
+    kind: str = "kl", temperature: float = 1.0
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """Returns a loss of a student beside its teacher.
+
+    Args:
+        kind: "kl", T² times the divergence of the softmaxes at temperature T; "hard",
+            cross-entropy with the class of the teacher's largest logit; "l2", the squared
+            distance of the logits.
+        temperature: T > 0, of "kl".
+
+    Returns:
+        A function of (teacher_logits, student_logits), both (batch, classes), to the losses,
+        float32 (batch,).
+
+    Raises:
+        ValueError: for another kind, or a temperature that is not positive.
+    """
+    require_one_of("kind", kind, LOSSES)
+    if not temperature > 0:
+        raise ValueError(f"Expected a temperature above 0. Received: {temperature}.")
+
+    def loss(teacher_logits: Tensor, student_logits: Tensor) -> Tensor:
+        teacher, student = (ops.cast(each, "float32") for each in (teacher_logits, student_logits))
+        return LOSSES[kind](teacher, student, temperature)
+
+    return loss
+
+
+class Teachers:
+    """The teachers of a run, for the classes of its data set.
+
+    Args:
+        config: a complete config.
+        dataset: the run's.
+    """
+
+    def __init__(self, config: ConfigDict, dataset: Dataset):
+        self._settings, self._dataset = config.distill, dataset
+        self.sources = [*filter(None, map(str.strip, config.distill.teacher.split(",")))]
+        self.identity = ""
+        self._models: list[tuple[keras.Model, list[int] | None]] = []
+
+    def open(self, objective: Objective) -> Objective:
+        """Opens the teachers where the engine makes weights; returns what the student minimizes.
+
+        It is `label_weight` times `objective` and, for the rest, the sum over the teachers of
+        their losses. Raises `UsageError` for a teacher of other classes, `ValueError` or
+        `FileNotFoundError` for one that cannot be opened.
+        """
+        digest = hashlib.sha256()
+        for source in self.sources:
+            found = _opened(source, self._dataset.num_classes)
+            digest.update(found.identity.encode())
+            self._models.append((found.model, self._order(source, found)))
+        if not self._models:
+            return objective
+        self.identity = digest.hexdigest()
+        share = self._settings.label_weight
+        distance = distillation_loss(self._settings.loss, self._settings.temperature)
+
+        def losses(model: keras.Model, batch: Batch) -> Tensor:
+            student = model(batch["image"], training=True)
+            taught = sum(distance(each, student) for each in self.logits(batch["image"]))
+            if not share:
+                return taught
+            labeled = objective.losses(lambda *images, **training: student, batch)
+            return share * labeled + (1 - share) * taught
+
+        weights = [each for model, _ in self._models for each in model.weights if not is_seed(each)]
+        return Objective(losses, [*objective.variables, *weights])
+
+    def _order(self, source: str, found: Any) -> list[int] | None:
+        classes, shape = self._dataset.num_classes, found.model.output_shape
+        if shape[1:] != (classes,):
+            raise UsageError(
+                f"config.distill.teacher: expected a classifier of the {classes} classes of "
+                f"{self._dataset.name}. Received: {source}, with an output of {shape}."
+            )
+        return class_order(found.model.class_names, self._dataset.class_names, self._dataset.name)
+
+    def logits(self, images: Tensor) -> Sequence[Tensor]:
+        """Returns the logits of each teacher, (batch, classes), in the order of the data's classes.
+
+        `images` are (batch, height, width, channels) in [-1, 1]; they are resized to the size of a
+        teacher that takes another.
+        """
+        found = []
+        for model, order in self._models:
+            size = model.input_shape[1:3]
+            resized = images
+            if None not in size and size != tuple(images.shape[1:3]):
+                resized = ops.image.resize(images, size, "bilinear", antialias=True)
+            logits = ops.cast(model(resized, training=False), "float32")
+            found.append(logits if order is None else ops.take(logits, order, axis=-1))
+        return found
+
+    def batch_sums(self, model: keras.Model, batch: Batch) -> Tensor:
+        """Returns (3,) float32: teachers' hits, agreements and number of images that count.
+
+        The class of the teachers is that of the largest mean of their probabilities.
+        """
+        counted, labels = batch[COUNTED], batch["label"]
+        mean = sum(ops.softmax(each, axis=-1) for each in self.logits(batch["image"]))
+        theirs = ops.argmax(mean, axis=-1)
+        own = ops.argmax(ops.cast(model(batch["image"], training=False), "float32"), axis=-1)
+        is_label = ops.take_along_axis(ops.cast(labels > 0, "float32"), theirs[:, None], axis=-1)
+        agreed = ops.cast(ops.equal(theirs, own), "float32")
+        each = ops.stack([is_label[:, 0], agreed, ops.ones_like(counted)])
+        return ops.sum(counted * each, axis=-1)
+
+
+class TeacherEvaluator:
+    """Evaluates the teachers of a run beside the student, on `config.eval_split`."""
+
+    distributed = True
+    names: tuple[str, ...] = ("eval_teacher_top1", "eval_teacher_agreement")
+
+    def __init__(self, teachers: Teachers, config: ConfigDict, engine: Engine, data: RunData):
+        self.every_steps = config.eval_every_steps
+        self._split_sums = engine.make_split_sums(
+            teachers.batch_sums, data.eval_batches, data.eval_preprocess.on_device
+        )
+
+    def run(self, model: keras.Model) -> Iterator[tuple[str, float]]:
+        """Yields the teachers' accuracy, and the share of images where the student agrees."""
+        *sums, count = self._split_sums()
+        for name, value in zip(self.names, sums, strict=True):
+            yield name, float(value / count)
+
+
+def _opened(source, num_classes):
+    """Opens a teacher: what `load_model` takes, or MODEL=CHECKPOINT for a checkpoint."""
+    name, _, file = source.rpartition("=")
+    with local_file(file) as path:
+        loaded = load_model(path, name=name or None, num_classes=num_classes if name else None)
+    require_ours(loaded)
+    return loaded

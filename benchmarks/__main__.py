@@ -13,6 +13,7 @@ BENCHMARKS = Commands(
         "imagenet_sized_run": "a run of ImageNet's size, killed, resumed and evaluated",
         "errors_in_runtimes": "how exact every family of models is in every runtime",
         "figure_11_throughput": "Figure 11: images per second, largest batch",
+        "gpu": "training and inference on one GPU, against other libraries",
         "startup": "the time until a run begins",
         "table_6_exaflops": "Table 6: the compute of the paper's runs beside ours",
         "tpu_compile": "the training step, compiled ahead of time for TPUs",

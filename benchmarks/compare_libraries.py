@@ -10,14 +10,12 @@ import functools
 import importlib
 import itertools
 import os
-import sys
 from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any, NamedTuple, get_args
 
 from benchmarks.harness import interleaved
 from benchmarks.harness.options import add_shared
-from benchmarks.harness.process import ProcessError
 from benchmarks.harness.report import machine, show
 from benchmarks.libraries import INSTALL, LIBRARIES, PRECISIONS, Case, Mode, missing
 from keras_vit.training.command_line.options import CommandParser, list_of
@@ -45,16 +43,12 @@ def add_options(parser: CommandParser) -> None:
     text += "keras_vit.remat, and on JAX keras_vit.plain_attention"
     several, default = list_of(str, LIBRARIES), ["keras_vit", "keras_hub", "timm", "jax"]
     parser.add_argument("--libraries", type=several, default=default, help=text)
-    text = "images per step; of several, each library is shown at its best"
-    parser.add_argument("--batch_size", type=list_of(int), default=[8], help=text)
     several = list_of(str, PRECISIONS)
     parser.add_argument("--precision", type=several, default=PRECISIONS)
     text = "off, on: whether XLA (PyTorch: inductor) compiles; JAX always does"
     several = list_of(str, ("off", "on"))
     parser.add_argument("--compile", type=several, default=["off", "on"], help=text)
-    text = "hold one model in memory at a time, for GPUs; what takes too much is left out"
-    parser.add_argument("--alone", action="store_true", help=text)
-    add_shared(parser, image_size=224, rounds=7, seconds=1.0, threads=2)
+    add_shared(parser, batch_size=8, image_size=224, rounds=7, seconds=1.0, threads=2)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -74,47 +68,30 @@ def run(options: argparse.Namespace) -> None:
             "--libraries"
         )
     cases = []
-    for size, each, name in itertools.product(batch_size, options.precision, libraries):
+    for each, name in itertools.product(options.precision, libraries):
         # XLA always compiles what JAX runs.
-        by_jax = name == "jax" or (backend == "jax" and name != "timm")
+        by_jax = name == "jax" or (backend == "jax" and not name.startswith("timm"))
         cases += [
-            Case(name, arguments, mode, size, each, choice == "on")
+            Case(name, arguments, mode, batch_size, each, choice == "on")
             for choice in (["on"] if by_jax else options.compile)
         ]
     print(
-        f"{model}, {mode}, batch {' or '.join(map(str, batch_size))}, {image_size} px; medians of "
-        f"{options.rounds} {'rounds' if options.alone else 'interleaved rounds'} of "
-        f"{options.seconds:g} s.\n"
+        f"{model}, {mode}, batch {batch_size}, {image_size} px; medians of {options.rounds} "
+        f"interleaved rounds of {options.seconds:g} s.\n"
         f"{machine(threads)}\n",
         flush=True,
     )
-    results = measure(cases, options.rounds, options.seconds, threads, options.alone)
-    show(rows_of(at_best_batch(results)))
+    show(rows_of(measure(cases, options.rounds, options.seconds, threads)))
 
 
-def measure(
-    cases: Sequence[Case], rounds: int, seconds: float, threads: int, alone: bool = False
-) -> list[Result]:
-    """Measures the cases as `interleaved.measure_processes`, or one after the other if `alone`.
-
-    Alone, a case that takes too much memory is named on standard error and left out. Raises
-    `ProcessError` if a library's process ends otherwise.
-    """
-    results: list[Result] = []
-    for group in [[case] for case in cases] if alone else [cases]:
-        tasks = dict(enumerate(map(dataclasses.asdict, group)))
-        try:
-            found = interleaved.measure_processes(
-                f"{__name__}:prepare", tasks, rounds, threads, seconds
-            )
-        except ProcessError as error:
-            if not (alone and error.out_of_memory):
-                raise
-            print(f"{group[0]}: out of memory", file=sys.stderr)
-            continue
-        for case, (facts, answers) in zip(group, found.values(), strict=True):
-            per_image = [each["median"] / case.batch_size for each in answers]
-            results.append(Result(case, facts["parameters"], per_image, answers[-1]["memory"]))
+def measure(cases: Sequence[Case], rounds: int, seconds: float, threads: int) -> list[Result]:
+    """Measures the cases as `interleaved.measure_processes`."""
+    tasks = dict(enumerate(map(dataclasses.asdict, cases)))
+    found = interleaved.measure_processes(f"{__name__}:prepare", tasks, rounds, threads, seconds)
+    results = []
+    for case, (facts, answers) in zip(cases, found.values(), strict=True):
+        per_image = [each["median"] / case.batch_size for each in answers]
+        results.append(Result(case, facts["parameters"], per_image, answers[-1]["memory"]))
     return results
 
 
@@ -126,15 +103,6 @@ def prepare(**case: Any) -> tuple[dict[str, int], Callable[[float], dict[str, fl
     for _ in range(WARM_UP_STEPS):
         step()
     return {"parameters": parameters}, functools.partial(interleaved.median_time, step)
-
-
-def at_best_batch(results: Sequence[Result]) -> list[Result]:
-    """Returns the result of each library at the batch size of the least time per image."""
-    best: dict[tuple, Result] = {}
-    for result in sorted(results, key=lambda r: median(r.per_image)):
-        case = result.case
-        best.setdefault((case.library, case.precision, case.compiled), result)
-    return [result for result in results if result in best.values()]
 
 
 def rows_of(results: Sequence[Result]) -> list[dict[str, object]]:
@@ -152,19 +120,15 @@ def rows_of(results: Sequence[Result]) -> list[dict[str, object]]:
         fastest = min(ours, key=lambda each: median(each.per_image))
         for case, _, per_image, memory in group:
             ratio, quartiles = interleaved.ratio(per_image, fastest.per_image)
-            compiler = "inductor" if case.library == "timm" else "XLA"
-            row = {
+            compiler = "inductor" if case.library.startswith("timm") else "XLA"
+            row: dict[str, object] = {
                 "library": case.library,
                 "precision": precision,
                 "compiled": compiler if case.compiled else "no",
-                "batch": case.batch_size,
                 "ms per image": f"{1000 * median(per_image):.2f}",
                 "× keras_vit": ratio,
                 "quartiles": quartiles,
                 "peak MiB": f"{memory / 2**20:.0f}",
             }
             rows.append(row)
-    if len({row["batch"] for row in rows}) == 1:
-        for row in rows:
-            del row["batch"]
     return rows

@@ -4,11 +4,13 @@ import contextlib
 import functools
 import random
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from benchmarks.harness.process import Process
+from benchmarks.harness.process import Process, ProcessError
 from keras_vit.training.io.progress_bar import track
 
 Item = TypeVar("Item")
@@ -29,18 +31,35 @@ def measure(calls: Mapping[Item, Callable[[], Value]], rounds: int) -> dict[Item
 
 
 def measure_processes(
-    function: str, tasks: Mapping[Item, dict[str, Any]], rounds: int, threads: int, seconds: float
+    function: str,
+    tasks: Mapping[Item, dict[str, Any]],
+    rounds: int,
+    threads: int,
+    seconds: float,
+    together: bool = False,
+    environment: Mapping[str, str] | None = None,
 ) -> dict[Item, tuple[dict[str, Any], list[dict[str, Any]]]]:
     """Starts a `Process` for every task, and measures them in turns, one running at a time.
 
     Each has `rounds` turns of so many `seconds` and `threads` processor cores, 0 for all. Returns
-    the facts of each, and its answers, round by round. Raises `ProcessError` if one ends.
+    the facts of each, and its answers, round by round. Raises `ProcessError` if one ends. They
+    start one after the other, or `together`: one that ends then is named and left out.
     """
+    start = functools.partial(Process, function, threads=threads, environment=environment)
+    processes: dict[Item, Process] = {}
     with contextlib.ExitStack() as stack:
-        processes = {
-            key: stack.enter_context(Process(function, task, threads=threads))
-            for key, task in track(tasks.items(), "starting")
-        }
+        # A process ends with the thread that started it: that lives until all are measured.
+        pool = stack.enter_context(ThreadPoolExecutor(len(tasks) if together else 1))
+        started = {key: pool.submit(start, task) for key, task in tasks.items()}
+        for key, future in track(started.items(), "starting"):
+            try:
+                processes[key] = stack.enter_context(future.result())
+            except ProcessError as error:
+                if not together:
+                    pool.shutdown(cancel_futures=True)
+                    raise
+                reason = "out of memory" if error.out_of_memory else error
+                print(f"{key} is left out: {reason}", file=sys.stderr)
         calls = {
             key: functools.partial(each.ask, length=seconds) for key, each in processes.items()
         }

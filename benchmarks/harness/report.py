@@ -27,7 +27,7 @@ def show(rows: Iterable[Mapping[str, object]], title: str = "") -> None:
 def machine(threads: int = 0) -> str:
     """Returns a line on the machine, the cores that are used (0: all), and the packages."""
     load, cores = os.getloadavg()[0], os.cpu_count()
-    devices = "".join(f", {count} × {kind}" for kind, count in _gpus().items())
+    devices = "".join(f", {count} × {kind}" for kind, count in gpus().items())
     versions = [f"Python {platform.python_version()}"]
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -49,7 +49,7 @@ def _processor():
     return f"{fields.get('model name', platform.machine())} ({', '.join(found) or 'no AVX2'})"
 
 
-def _gpus():
+def gpus() -> dict[str, int]:
     """Returns {name: number} of NVIDIA's GPUs on this machine."""
     try:
         query = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]

@@ -21,6 +21,7 @@ LIBRARIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "keras_vit.remat": ("keras_models:remat", ()),
     "keras_hub": ("keras_models:keras_hub", ("keras_hub",)),
     "timm": ("timm:prepare", ("torch", "timm")),
+    "timm.max_autotune": ("timm:max_autotune", ("torch", "timm")),
     "jax": ("jax:prepare", ("jax", "flax", "optax")),
 }
 INSTALL = "Install the other libraries with: pip install 'keras-vit-16x16[bench]'"

@@ -47,6 +47,7 @@ class VisionTransformer(nn.Module):
     num_layers: int
     num_classes: int
     dtype: Any = jnp.float32
+    remat: bool = False
 
     @nn.compact
     def __call__(self, images: jax.Array) -> jax.Array:
@@ -62,8 +63,9 @@ class VisionTransformer(nn.Module):
             "pos_embedding", nn.initializers.normal(0.02), (1, x.shape[1], channels)
         )
         x = x + positions.astype(x.dtype)
+        block = nn.remat(EncoderBlock) if self.remat else EncoderBlock
         for _ in range(self.num_layers):
-            x = EncoderBlock(self.mlp_dim, self.num_heads, self.dtype)(x)
+            x = block(self.mlp_dim, self.num_heads, self.dtype)(x)
         x = nn.LayerNorm(dtype=self.dtype)(x)[:, 0]
         return nn.Dense(self.num_classes, kernel_init=nn.initializers.zeros)(x.astype(jnp.float32))
 
@@ -71,7 +73,8 @@ class VisionTransformer(nn.Module):
 def prepare(case: Case) -> tuple[Callable[[], Any], int]:
     """The model."""
     dtype = jnp.dtype(case.precision)
-    model = VisionTransformer(**{name: case.arguments[name] for name in SIZES}, dtype=dtype)
+    sizes, remat = {name: case.arguments[name] for name in SIZES}, case.arguments.get("remat")
+    model = VisionTransformer(**sizes, dtype=dtype, remat=bool(remat))
     images, labels = jnp.asarray(case.images()), jnp.asarray(case.labels())
     weights = jax.jit(model.init)(jax.random.key(0), images[:1])
     parameters = sum(x.size for x in jax.tree.leaves(weights))

@@ -1,4 +1,5 @@
 import importlib.util
+import json
 import os
 import pathlib
 import re
@@ -40,6 +41,8 @@ def test_the_guides_name_every_command_and_their_options_exist():
     ("compare_pipelines --images=benchmarks", "Expected JPEGs below benchmarks"),
     ("errors_in_runtimes --family=ViTs", "Expected --family of ViT, class token"),
     ("figure_11_throughput --models=ViT-Z/16", "Expected a model's name"),
+    ("gpu --rows=train:ViT-Z/16:224:8", "Expected a model's name"),
+    ("gpu --rows=train:ViT-B/16:224", "MODE:MODEL:PIXELS:IMAGES. Received: train:ViT-B/16:224"),
     ("figure_11_throughput --max_batch=0", "Expected --max_batch and --image_sizes"),
 )
 def test_bad_use_is_one_line(words, message, capsys, monkeypatch):
@@ -122,12 +125,22 @@ def test_gpus_are_named(tmp_path, monkeypatch):
 @pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="make test-jax installs it")
 def test_without_tensorflow_jax_measures_this_package(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['tensorflow'] = None\n")
-    options = "--model=ViT-Ti/16 --image_size=16 --mode=train --precision=bfloat16 --alone"
-    options += " --batch_size=1 --rounds=1 --seconds=0 --libraries=keras_vit"
+    options = f"--output={tmp_path}/gpu.json --rounds=1 --seconds=0 --matrix=64 --rows="
+    options += "train:ViT-Ti/16:16:2:remat,infer:ViT-Ti/16:16:1"
     paths = os.pathsep.join([str(tmp_path), str(ROOT)])
     environment = os.environ | {"KERAS_BACKEND": "jax", "PYTHONPATH": paths}
-    command = [sys.executable, "-m", "benchmarks", "compare_libraries", *options.split()]
+    command = [sys.executable, "-m", "benchmarks", "gpu", *options.split()]
     found = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert found.returncode == 0, found.stderr
-    rows = [line.strip("| ").split(" | ") for line in found.stdout.splitlines() if "XLA" in line]
-    assert [row[:3] for row in rows] == [["keras_vit", "bfloat16", "XLA"]]
+    rows = [line.strip("| ").split(" | ") for line in found.stdout.splitlines() if "Ti" in line]
+    rows = [row for row in rows if row[3] == "keras_vit"]
+    assert [row[0] for row in rows] == ["train ViT-Ti/16 remat", "infer ViT-Ti/16"]
+    # Cut off after the first row, the command measures the other alone.
+    output = tmp_path / "gpu.json"
+    kept = json.loads(output.read_text())
+    kept["rows"].popitem()
+    kept["rows"]["train:ViT-Ti/16:16:2:remat"]["keras_vit"]["times"] = [2.0]
+    output.write_text(json.dumps(kept))
+    again = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert "| keras_vit | 1.0 | 2000.00 |" in again.stdout and "infer ViT-Ti/16" in again.stdout
+    assert json.loads(output.read_text())["rows"].keys() == {*options.split("=")[-1].split(",")}

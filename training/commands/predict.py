@@ -8,6 +8,7 @@ left out.
   keras-vit predict runs/birds photo.jpg
   keras-vit predict runs/birds photos/ --output=predictions.html
   keras-vit predict runs/birds
+  keras-vit predict runs/birds --mistakes --csv
   keras-vit predict augreg/B_16-imagenet2012 cat.jpg --json
 
 Without photos, a run that was trained on a folder predicts what it held out of it.
@@ -60,6 +61,8 @@ def add_options(parser: CommandParser) -> None:
     parser.add_argument("--num_classes", metavar="N", type=at_least_1, help=text)
     parser.add_argument("--top", metavar="N", type=at_least_1, default=5, help="classes of a photo")
     parser.add_argument("--labels", metavar="FILE", type=any_path, help="class names, one a line")
+    text = "list the run's photos that look like another class than their folder's, in their place"
+    parser.add_argument("--mistakes", action="store_true", help=text)
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--json", action="store_true", help="print JSON instead of a table")
     shown.add_argument("--csv", action="store_true", help="print CSV instead of a table")
@@ -130,7 +133,32 @@ def _choose_own_data(options):
         options.photos = [photo_path(split.dataset.place, photo.path) for photo in split.photos]
 
 
+def _show_mistakes(options):
+    """Prints what training found, in a table, CSV or JSON."""
+    if options.photos or options.dataset or options.output or options.shards:
+        raise UsageError("Expected a run alone with --mistakes, and perhaps --csv or --json.")
+    dataset, _ = own_data(options)
+    import_tensorflow()
+    from ..reporting.doubtful_labels import doubt_table, kept_doubts
+
+    if not (found := kept_doubts(any_path(options.source))):
+        raise UsageError(
+            "Expected a run on photos in folders of classes that was evaluated once, with "
+            f"--mistakes. Received: {options.source}."
+        )
+    table = doubt_table(found, dataset.class_names or ())
+    if options.json:
+        rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+        print(json.dumps(rows, indent=2, ensure_ascii=False))
+    elif options.csv:
+        print(table.csv(), end="")
+    else:
+        table.show(wrapped=["file"])
+
+
 def run(options: argparse.Namespace) -> None:
+    if options.mistakes:
+        return _show_mistakes(options)
     _check(options)
     tensorflow = import_tensorflow()
     if options.cluster:

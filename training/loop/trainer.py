@@ -6,6 +6,7 @@ import os
 import time
 
 import keras
+import numpy as np
 from ml_collections import ConfigDict
 
 from ..config import schema
@@ -20,10 +21,13 @@ from ..engine.update import Report
 from ..errors import Diverged, Interrupted, TrainingError, UsageError, first_line
 from ..evaluators.base import Evaluator, create_evaluators
 from ..evaluators.few_shot import open_task
+from ..inference.keras_function import KerasFunction
 from ..inference.open_model import load_model
+from ..io.atomic import atomic_file
 from ..io.progress_bar import Progress
 from ..recipes.model import build_model
 from ..recipes.optimizer import optimizer_of
+from ..reporting import doubtful_labels
 from ..reporting.collect_run_results import report_run
 from ..source_facts import runs_behind
 from ..tasks import COUNT, METRICS, compared_by, task_of
@@ -307,7 +311,21 @@ class _Run:
             if better and self.engine.is_chief:
                 self.directory.save_model(model, "best.keras")
                 self.best.model = self.directory.identity_of("best.keras")
+            if self.engine.is_chief:
+                self._compare_labels(model)
         return values
+
+    def _compare_labels(self, model):
+        """Writes what the first evaluation shows of labels; data that changed is compared anew."""
+        file, now = self.directory.path / doubtful_labels.FILE, self.state.data
+        kept = doubtful_labels.kept_doubts(self.directory.path)
+        if kept and kept["step"] <= self.engine.step and np.array_equal(kept["data"], now):
+            return
+        source = KerasFunction(model, identified=False)
+        arguments = self.config.to_dict(), self.data.dataset, self.engine.step
+        if found := doubtful_labels.doubtful_labels(source, *arguments):
+            with atomic_file(file) as temporary, temporary.open("wb") as stream:
+                np.savez_compressed(stream, data=now, **found)
 
     def _say_where_it_begins(self):
         step, total = self.engine.step, self.config.total_steps

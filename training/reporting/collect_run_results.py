@@ -17,6 +17,8 @@ from ..io.atomic import atomic_file, write_text
 from ..io.progress_bar import track
 from ..source_facts import read_run_config
 from ..tasks import COUNT, LOSS, compared_by, task_of
+from .doubtful_labels import FILE as LABELS
+from .doubtful_labels import kept_doubts
 from .html_pages import report_html
 from .metrics_csv import read_metrics
 
@@ -58,6 +60,8 @@ def report_run(
         tiles=tiles,
         config=json.dumps(config, indent=2, sort_keys=True),
         files=_files(run),
+        doubts=kept_doubts(run),
+        classes=source.interface.class_names or (),
         **evaluated,
     )
     write_text(run / "report.html", page)
@@ -110,7 +114,7 @@ def _files(run):
             continue
         if path.name == "saved_model.pb":
             found.append(f"{name.parent.as_posix()}/")
-        elif path.suffix in _LINKED and path.name not in (EVALUATION, "report.html"):
+        elif path.suffix in _LINKED and path.name not in (EVALUATION, LABELS, "report.html"):
             found.append(name.as_posix())
     return found
 

@@ -15,6 +15,7 @@ import numpy as np
 from ..prediction.predictor import Prediction
 from ..tasks import METRICS
 from ..tasks.classification.evaluation import per_class
+from .doubtful_labels import doubt_table
 
 PHOTO_SIDE = 224
 # Blue for what was trained on, orange for what was held out: apart for every kind of color vision.
@@ -95,6 +96,8 @@ def report_html(
     names: Sequence[str] = (),
     examples: Sequence[Example] = (),
     files: Sequence[str] = (),
+    doubts: Mapping[str, np.ndarray] | None = None,
+    classes: Sequence[str] = (),
 ) -> str:
     """Returns the page of a run. Texts are plain, not HTML.
 
@@ -105,6 +108,7 @@ def report_html(
         confusion: (classes, classes) counts, row the label, of the classes of these `names`.
         examples: shown in this order.
         files: to link to, paths relative to the page.
+        doubts: of `doubtful_labels`, with the names of all classes.
     """
     results = "".join(
         f'<div class="tile"><b>{html.escape(text)}</b>{html.escape(label)}</div>'
@@ -120,6 +124,8 @@ def report_html(
         sections += [_classes(confusion, names), _confusion(confusion, names)]
     if examples:
         sections.append(_examples(examples, names))
+    if doubts and classes:
+        sections.append(_doubts(doubts, classes))
     if links:
         sections.append(_section("files", "Files", f"<ul>{links}</ul>"))
     details = f"<details><summary>config.json</summary><pre>{html.escape(config)}</pre></details>"
@@ -225,6 +231,30 @@ def _examples(examples, names):
     note = f"Mistakes come first.{_attention_note(each[-1] for each in examples)}"
     shown = f'<div class="examples">{"".join(figures)}</div>'
     return _section("examples", "Examples and where the model looks", shown, note)
+
+
+def _doubts(doubts, classes):
+    """Photos that may lie in a wrong folder."""
+    table = doubt_table(doubts, classes)
+    figures = []
+    for image, (photo, folder, found, share, trained) in zip(
+        doubts["doubt_images"], table.rows, strict=False
+    ):
+        caption = f"{html.escape(photo)}: in {html.escape(folder)}, looks like "
+        caption += f"{html.escape(found)} ({share})" + f" {_MARK}" * (trained == "yes")
+        figures.append(_figure(image, None, photo, caption))
+    unreadable, photos = [*doubts["unreadable"]], int(doubts["compared"])
+    note = (
+        f"{len(table.rows)} of {photos:,} photos look like another class than their folder's, by "
+        f"the features after {int(doubts['step']):,} steps and without the photo's own label; the "
+        "most confident first. The file may be wrong, or the photo an odd one. All of them: "
+        "<code>keras-vit predict RUN --mistakes --csv</code>."
+    )
+    if unreadable:
+        named = html.escape(", ".join(unreadable[:5])) + (", …" if unreadable[5:] else "")
+        note += f" {len(unreadable)} could not be read: {named}."
+    shown = f'<div class="examples">{"".join(figures)}</div>'
+    return _section("labels", "Labels to check", shown, note)
 
 
 def _attention_note(attentions):

@@ -114,7 +114,7 @@ def saved_arguments(source: str | os.PathLike) -> dict[str, Any] | None:
 def without_model(source: str | os.PathLike) -> str:
     """Says what a source is that holds no model of Keras, for a message."""
     name, found = str(source), model_source(source)
-    if full_name(name) in DATASETS or name.startswith(("folder:", "csv:", "tfds:")):
+    if full_name(name) in DATASETS or name.startswith(("folder:", "csv:", "masks:", "tfds:")):
         return "a data set, in the model's place: --dataset names it"
     if found.kind is Kind.UNFINISHED_RUN:
         step = max(steps(found.path / "checkpoints"), default=0)

@@ -17,7 +17,7 @@ from keras_vit.checkpoints.library_configs import CONFIG, json_beside, stated_gr
 from keras_vit.checkpoints.model_source import Kind, model_source
 from keras_vit.checkpoints.weights_of_model import weights_of
 from keras_vit.files.zip_archives import open_archive
-from keras_vit.models.image_model import encoder_of
+from keras_vit.models.image_model import encoder_of, predicting_model
 from keras_vit.models.inner_layers import require_unquantized
 from keras_vit.models.segmenter import Segmenter
 
@@ -204,8 +204,7 @@ def _safetensors_source(paths, files=None):
 def _keras_source(path):
     """Reads the weights of a model saved with `model.save`, under their published names."""
     model = keras.saving.load_model(path, compile=False)
-    encoder = encoder_of(model)
-    model = model if isinstance(model, Segmenter) else encoder
+    model, encoder = predicting_model(model), encoder_of(model)
     if not hasattr(model, "arguments"):
         raise CheckpointError(
             f"Expected a .keras file of a model of keras_vit. Received: {path}, of a model around "

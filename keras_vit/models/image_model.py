@@ -57,8 +57,13 @@ def model_inside(model: keras.Model, needs_head: bool = False) -> str:
 
 
 def encoder_of(model: keras.Model) -> keras.Model:
-    """Returns the encoder inside of a model that pre-trains one, or the model itself."""
+    """Returns the encoder inside of a model around one, or the model itself."""
     return getattr(model, "encoder", model)
+
+
+def predicting_model(model: keras.Model) -> keras.Model:
+    """Returns the model that predicts: the encoder of one that only trains it, or itself."""
+    return model if "num_classes" in getattr(model, "arguments", {}) else encoder_of(model)
 
 
 def require_kind(model: Any, kind: type | tuple[type, ...], expected: str) -> None:

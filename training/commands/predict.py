@@ -68,6 +68,8 @@ def add_options(parser: CommandParser) -> None:
     shown.add_argument("--csv", action="store_true", help="print CSV instead of a table")
     text = "also write a page of HTML"
     parser.add_path("--output", text, metavar="FILE")
+    text = "of segmentation: write a PNG of class numbers, with a palette, for each photo"
+    parser.add_path("--masks", text)
     sharded = parser.add_argument_group("of many images")
     text = "write Parquet files there, and no table"
     sharded.add_argument("--shards", metavar="DIR", type=any_path, help=text)
@@ -116,6 +118,7 @@ def _check(options):
         (options.representation and not shards, "--shards=DIR, for representations"),
         (options.cluster and not shards, "--shards=DIR, for the predictions of a cluster"),
         (shards and printed, "--shards=DIR without --output, --json and --csv"),
+        (shards and options.masks, "--shards=DIR without --masks"),
         (machines and not options.cluster, "--cluster=ADDRESS with --workers and --num_gpus"),
         (options.model and options.num_classes is None, head),
     ):
@@ -199,6 +202,8 @@ def _show(options, predictor):
     if options.output:
         marked = _trained_on(options, dict(zip(predictor.photos, predictions, strict=True)))
         write_text(options.output, predictions_html(predictor.name, readable, marked))
+    if options.masks:
+        _write_masks(options, readable, predictor.preprocessing)
     rows = [
         (each.id, rank, name, f"{value:.4f}")
         for each in readable
@@ -218,6 +223,24 @@ def _show(options, predictor):
         Table(columns, rows, f"Predictions of {predictor.name}").show(wrapped=["file"])
         if options.output:
             print(f"Written to {options.output}")
+
+
+def _write_masks(options, predictions, preprocessing):
+    """Writes the masks of photos by their names, which differ."""
+    from ..tasks.segmentation import write_mask
+
+    if "mask" not in predictions[0].answer:
+        raise UsageError(f"Expected --masks with a model of masks. Received: {options.source}.")
+    if "crop" in preprocessing or "pad" in preprocessing:
+        raise UsageError(
+            "Expected --masks with a model whose preprocessing keeps the whole photo. Received: "
+            f"{preprocessing!r}."
+        )
+    files = [options.masks / f"{pathlib.PurePath(each.id).stem}.png" for each in predictions]
+    if len(set(files)) < len(files):
+        raise UsageError("Expected photos of different names with --masks, which names its files.")
+    for file, each in zip(files, predictions, strict=True):
+        write_mask(file, each.answer["mask"], each.id)
 
 
 def _trained_on(options, predictions):

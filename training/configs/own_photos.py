@@ -3,6 +3,9 @@
 FOLDER holds one sub-folder of photos for each class. A fifth of each class is held out, unless
 there are folders train/ and test/ (or validation/, val/, dev/) above the classes.
 
+With images/ and masks/ in FOLDER, PNG masks of the same names whose values are the numbers of
+classes, it learns a class for every pixel: see docs/segmentation.md.
+
 Keys:
     model: what to start from: a published name such as `augreg/Ti_16`, which is downloaded, a run
         directory or `.keras` file, or the name of a model such as `ViT-Ti/16`, with its weights
@@ -50,8 +53,12 @@ def get_config(arg: str = "") -> ConfigDict:
             "csv:FILE."
         )
     config = default_config()
-    config.dataset = f"folder:{path}"
-    splits = [each for each in HELD_OUT if all(_is_folder(path / name) for name in ("train", each))]
+    has_masks = all(_is_folder(path / name) for name in ("images", "masks"))
+    config.dataset = f"{'masks' if has_masks else 'folder'}:{path}"
+    inside = path / "images" if has_masks else path
+    splits = [
+        each for each in HELD_OUT if all(_is_folder(inside / name) for name in ("train", each))
+    ]
     config.train_split, config.eval_split = ("train", splits[0]) if splits else HELD_OUT_FIFTH
     config.update(batch_size=32, log_every_steps=20, eval_every_steps=100)
     config.update(hand_over="best", on_error="skip")
@@ -72,6 +79,12 @@ def get_config(arg: str = "") -> ConfigDict:
     )
     # As `keras_vit.predict` and phones decode photos: all give the same answer.
     config.eval_preprocess = f"decode(precise=True)|resize({size})|value_range(-1,1)"
+    if has_masks:
+        config.masks.decoder = "mask"
+        # Whole objects: a class that a small crop shows a part of is hard to tell.
+        config.train_preprocess = (
+            f"decode|inception_crop({size}, area_min=0.5)|flip_lr|value_range(-1,1)"
+        )
     return config
 
 

@@ -4,6 +4,7 @@
     vtab/clevr_count, …                one of VTAB's 19 tasks
     tfds:name/config:version           anything TFDS has prepared, private builders included
     folder:/path, csv:/file.csv        photos of one's own, `training.data.sets.photo_sets`
+    masks:/path                        photos of one's own with maps of classes
 
 What is opened here travels on as an object: nothing below a command takes the name of a data set.
 Opening imports no TensorFlow, so that missing data is reported at once: what needs it is imported
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("keras_vit")
 
+# Beginnings of the names of data sets of photos.
+OF_PHOTOS = ("folder:", "csv:", "masks:")
 # As TFDS names the classes of ImageNet.
 _SYNSET = re.compile(r"n\d{8}")
 
@@ -65,7 +68,7 @@ def open_dataset(
 
     `prepare` writes the digits, which come with the package, where they are not there.
     """
-    if name.startswith(("folder:", "csv:")):
+    if name.startswith(OF_PHOTOS):
         photos = photo_sets.read(name)
         sizes = {split: len(members) for split, members in photos.splits.items()}
         names = photos.class_names
@@ -75,7 +78,7 @@ def open_dataset(
     if spec.obtain == "embedded" and prepare:
         from .sets import prepare_datasets
 
-        prepare_datasets.prepare_digits(data_dir)
+        prepare_datasets.EMBEDDED[spec.builder](data_dir)
     spec, place, info = tfds_folder.read(spec, data_dir)
     return Dataset(spec, place, info=info)
 
@@ -112,7 +115,7 @@ def warn_of_trained(split: "Split", run: str | os.PathLike, config: Mapping[str,
         config: its `config.json`.
     """
     name, dataset = config["dataset"], split.dataset
-    of_photos = name.startswith(("folder:", "csv:"))
+    of_photos = name.startswith(OF_PHOTOS)
     if of_photos != bool(split.photos):
         return
     try:
@@ -252,6 +255,8 @@ class Split:
         dataset = self.dataset
         # A graph may be the first to ask; what is kept must not belong to it.
         with tf.init_scope():
+            if dataset.photos and dataset.photos.has_masks:
+                return records.mask_reader(dataset.place, self.photos)
             if dataset.info is None:
                 return records.photo_reader(dataset.place, self.photos, dataset.num_classes)
             return records.record_reader(dataset.place, dataset.spec, dataset.info, self.ranges)

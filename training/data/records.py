@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from PIL import Image
 
 from ..errors import UsageError, first_line
 from ..io.atomic import atomic_file
@@ -31,7 +32,7 @@ from ..io.quiet_start import without_warnings
 from ..io.remote_stores import local_file
 from .sets import fingerprint, vtab_labels
 from .sets.known_datasets import DatasetSpec
-from .sets.photo_sets import photo_path
+from .sets.photo_sets import mask_path, photo_path, read_mask
 from .sets.splits import Photo, Range
 from .sets.tfds_folder import ARRAY_RECORD
 from .traced_functions import as_it_stands
@@ -47,6 +48,7 @@ _CACHE_FROM_BYTES = 32 * 2**20
 _RUN, _RUN_BYTES = 256, 16 * 2**20
 # Runs of remote files that are read in parallel.
 _STREAMS = 8
+_ORIENTATION = 0x0112  # EXIF's tag; above 4 an image is turned by a quarter
 # Suits reading single records, not a file from end to end.
 _ARRAY_RECORD_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 
@@ -79,6 +81,49 @@ def photo_reader(place: pathlib.Path, photos: Sequence[Photo], num_classes: int)
         fingerprint=lambda: fingerprint.of_photos(photos, num_classes),
         remote=any(map(is_remote, files)),
     )
+
+
+def mask_reader(place: pathlib.Path, photos: Sequence[Photo]) -> Reader:
+    """Returns the reader of photos below `place` whose labels are maps, see `read_masks`.
+
+    A mask is int32 (height, width, 1). Reading raises ValueError for one of another size than its
+    photo, turned as its EXIF orientation says.
+    """
+    reader = photo_reader(place, photos, 1)
+    names = [mask_path(photo.path) for photo in photos]
+    files = [photo_path(place, name) for name in names]
+    paths = tf.constant([os.fsencode(file) for file in files])
+
+    def read(index, photo, content):
+        found = read_mask(content, names[index])
+        with Image.open(io.BytesIO(photo)) as image:
+            width, height = image.size
+            if image.getexif().get(_ORIENTATION, 1) > 4:
+                width, height = height, width
+        if found.shape[:2] != (height, width):
+            raise ValueError(
+                f"Expected a mask of {height} x {width}, the size of {photos[index].path}. "
+                f"Received: {names[index]} of {found.shape[0]} x {found.shape[1]}."
+            )
+        return found
+
+    def parse(record, index):
+        content = tf.io.read_file(tf.gather(paths, index))
+        found = tf.numpy_function(read, [index, record, content], tf.int32)
+        return {"image": record, "label": tf.ensure_shape(found, [None, None, 1])}
+
+    def identify():
+        stats = [size_and_time(file) for file in files]
+        found = fingerprint.of_photos(photos, 1)
+        sizes = [f"{size}".encode() for size, _ in stats]
+        times = [f"{time}".encode() for _, time in stats]
+        return {
+            "examples": len(photos),
+            "digest": fingerprint.digest_of([found["digest"].encode(), *sizes]),
+            "modified": fingerprint.digest_of([found["modified"].encode(), *times]),
+        }
+
+    return reader._replace(parse=parse, fingerprint=identify)
 
 
 def record_reader(

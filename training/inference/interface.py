@@ -19,7 +19,7 @@ import numpy as np
 
 from keras_vit.errors import damage_named, imported
 from keras_vit.files.zip_archives import open_archive
-from keras_vit.models.image_model import ACTIVATIONS, encoder_of
+from keras_vit.models.image_model import ACTIVATIONS, predicting_model
 from keras_vit.name_suggestions import require_one_of
 from keras_vit.photos.imagenet_classes import class_names_of
 from keras_vit.photos.prepare_photos import maps_to_model_range, prepare_photo
@@ -58,7 +58,7 @@ class Interface:
 
         Photos are prepared by `preprocessing`, or by the model's own, or else resized.
         """
-        inner, names = encoder_of(model), list(getattr(model, "class_names", None) or ())
+        inner, names = predicting_model(model), list(getattr(model, "class_names", None) or ())
         operations = preprocessing or getattr(model, "preprocessing", None) or ""
         has_head = getattr(inner, "arguments", {}).get("num_classes")
         output, activation = ("logits", inner.activation) if has_head else ("representation", None)

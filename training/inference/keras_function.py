@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from keras_vit.analysis.attention import rollout_function
 from keras_vit.analysis.figures import over_images
-from keras_vit.models.image_model import encoder_of
+from keras_vit.models.image_model import predicting_model
 from keras_vit.type_hints import Tensor
 
 from .image_function import ImageFunction
@@ -43,7 +43,7 @@ class KerasFunction(ImageFunction):
         identified: bool = True,
     ):
         self.model, self.name, self.run = model, name or model.name, run or {}
-        self._encoder, self._identified = encoder_of(model), identified
+        self._encoder, self._identified = predicting_model(model), identified
         endpoints = getattr(self._encoder, "endpoints", {})
         known = [*endpoints, *(each.name for each in self._encoder.layers)]
         if layer is not None and layer not in known:

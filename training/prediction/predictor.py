@@ -82,7 +82,7 @@ class Predictor:
     """Predicts images. Paths may be in a store.
 
     Attributes:
-        name, task: of the model.
+        name, task, preprocessing: of the model.
         count: number of images.
         shards: {name of a file: numbers of its images}, of all images, in order.
 
@@ -112,6 +112,7 @@ class Predictor:
         self.name, self.task = self._model.name, self._model.task
         self._model.require_head()
         interface = self._model.interface
+        self.preprocessing = interface.preprocessing
         self._names = interface.class_names if self.class_names is None else self.class_names
         self._images = (
             data.open(self.dataset, self.split, self.data_dir)
@@ -199,7 +200,7 @@ class Predictor:
         images = np.asarray(images)
         answers = self.task.answers(model, model(images), self._names, self.top)
         features = model.features(images) if self.representation else nothing
-        maps = pixels = nothing
+        maps, pixels = nothing, images
         if pictures:
             low, high = model.interface.image_range
             pixels = np.rint((images - low) / (high - low) * 255).clip(0, 255).astype(np.uint8)
@@ -210,6 +211,6 @@ class Predictor:
                 answer,
                 self.task.ranked(answer),
                 features[row],
-                image=pixels[row],
+                image=self.task.picture(pixels[row], answer) if pictures else None,
                 attention=maps[row],
             )

@@ -37,7 +37,8 @@ def build_model(
         UsageError: for an argument that the model does not take, or a head of other classes.
         ValueError: for arguments or weights that do not fit.
     """
-    arguments = {"num_classes": num_classes} | config.model.to_dict()
+    task = task_of(config)
+    arguments = task.encoder_arguments(num_classes) | config.model.to_dict()
     name = arguments.pop("name", "")
     try:
         model = create_model(name, **arguments) if name else VisionTransformer(**arguments)
@@ -56,9 +57,11 @@ def build_model(
         if not skip and ours != theirs and sorted(ours) == sorted(theirs):
             raise _other_classes(config.checkpoint, known, names)
     model.preprocessing, model.activation = config.eval_preprocess or None, config.loss
-    if class_names and len(class_names) == model.arguments["num_classes"]:
-        model.class_names = class_names
-    model = task_of(config).model_to_train(model, config)
+    trained = task.model_to_train(model, config, num_classes)
+    trained.preprocessing = model.preprocessing
+    if class_names and len(class_names) == trained.arguments.get("num_classes"):
+        trained.class_names = class_names
+    model = trained
     if config.lora.rank:
         adapt_low_rank(model, config.lora.rank, config.lora.alpha)
     freeze_for_good(model, config.freeze)

@@ -8,6 +8,7 @@ from ml_collections import ConfigDict
 from .base import COUNT, COUNTED, LOSS, Metric, Task
 from .classification import Classification
 from .masked_patches import MaskedPatches
+from .segmentation import Segmentation
 
 __all__ = [
     "COUNT",
@@ -22,7 +23,7 @@ __all__ = [
 ]
 
 # The first is that of a config which chooses none.
-TASKS: tuple[Task, ...] = (Classification(), MaskedPatches())
+TASKS: tuple[Task, ...] = (Classification(), MaskedPatches(), Segmentation())
 # {column: metric} of the evaluations of all tasks.
 METRICS = {each.column: each for task in TASKS for each in task.metrics} | {LOSS.column: LOSS}
 

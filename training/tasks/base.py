@@ -93,7 +93,13 @@ class Task:
         """The metric that evaluations and runs are compared by, the loss where it has no other."""
         return self.metrics[0] if self.metrics else LOSS
 
-    def model_to_train(self, model: keras.Model, config: ConfigDict) -> keras.Model:
+    def encoder_arguments(self, num_classes: int) -> dict[str, Any]:
+        """Returns arguments of the model of `config.model`, which may override them."""
+        return {"num_classes": num_classes}
+
+    def model_to_train(
+        self, model: keras.Model, config: ConfigDict, num_classes: int
+    ) -> keras.Model:
         """Returns the model that a run trains and saves, around that of `config.model`."""
         return model
 
@@ -167,6 +173,10 @@ class Task:
     def ranked(self, answer: Mapping[str, list]) -> list[tuple[str, float]]:
         """Returns (name, fraction) of an answer, the largest first, as it is shown."""
         raise NotImplementedError
+
+    def picture(self, image: np.ndarray, answer: Mapping[str, Any]) -> np.ndarray:
+        """Returns the picture of an image with its answer, (height, width, 3) uint8, as `image`."""
+        return image
 
     def page_arrays(self, source: Any, batches: Batches, dataset: Any) -> dict[str, np.ndarray]:
         """Returns the results on batches of `eval_dataset` that a run's page is drawn from.

@@ -36,7 +36,9 @@ class MaskedPatches(Task):
         "config.masked.target: expected no mixup, as a target is the color of a patch of one image"
     )
 
-    def model_to_train(self, model: keras.Model, config: ConfigDict) -> keras.Model:
+    def model_to_train(
+        self, model: keras.Model, config: ConfigDict, num_classes: int
+    ) -> keras.Model:
         from keras_vit.models.masked_patch_prediction import MaskedPatchPrediction
 
         return MaskedPatchPrediction(model, **config.masked.to_dict())

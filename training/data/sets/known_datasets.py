@@ -64,6 +64,9 @@ _BUILDERS = {
     "sklearn_digits": _builder(
         "1.*.*", {"train": 1_438, "test": 359}, "written from scikit-learn on first use", "embedded"
     ),
+    "digit_canvases": _builder(
+        "1.*.*", {"train": 2_884, "test": 180}, "written from scikit-learn on first use", "embedded"
+    ),
     "caltech101": _builder("3.*.*", {"train": 3_060, "test": 6_084}, "137 MB")
     | {"other_sizes": {"train": (3_057,)}},
     "cifar10": _builder("3.*.*", {"train": 50_000, "test": 10_000}, "170 MB; the server is slow"),
@@ -160,9 +163,25 @@ def _vtab(task: vtab_tasks.VtabTask) -> DatasetSpec:
 _CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
 _ROWS = (
     _row("sklearn_digits", 10, "digits", class_names=tuple("0123456789"), **_sweep(90)),
+    _row(
+        "digit_canvases",
+        6,
+        "digits_masks",
+        label="segmentation_mask",
+        class_names=("background", *"01234"),
+        **_sweep(90),
+    ),
     _row("cifar10", 10, class_names=tuple(_CIFAR10.split()), **_sweep(98)),
     _row("cifar100", 100, **_sweep(98)),
     _row("oxford_iiit_pet", 37, **_sweep(90)),
+    _row(
+        "oxford_iiit_pet",
+        3,
+        "oxford_iiit_pet_masks",
+        label="pet_mask",
+        class_names=("pet", "background", "border"),
+        **_sweep(90),
+    ),
     _row("oxford_flowers102", 102, **_sweep(90)),
     # ImageNet's own test labels are secret: the paper's test set is `validation`.
     _row("imagenet2012", 1_000, **_sweep(99, test="validation")),

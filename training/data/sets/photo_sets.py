@@ -3,18 +3,22 @@
     folder:/data/birds          /data/birds/{crow,finch}/*.jpg           one split, `train`
     folder:/data/birds          /data/birds/{train,test}/{crow,finch}/*  a split for each folder
     csv:/data/birds.csv         the columns path, label and perhaps split
+    masks:/data/roads           /data/roads/{images,masks}/*, or a split for each folder inside
 
-Classes are the sub-folders, or the labels, in sorted order. Hidden folders, and those that
-operating systems and notebooks leave, are passed over. A folder that could be read as two data sets
-is refused; one that probably trains another model than its owner means is logged.
+Classes are the sub-folders, or the labels, in sorted order; of masks they stand in labels.json.
+Hidden folders, and those that operating systems and notebooks leave, are passed over. A folder that
+could be read as two data sets is refused; one that probably trains another model than its owner
+means is logged.
 
 Photos of a folder come in the order of a hash of their relative path, which a copy keeps.
 """
 
 import collections
 import csv
+import functools
 import hashlib
 import io
+import json
 import logging
 import os
 import pathlib
@@ -22,6 +26,8 @@ import re
 import unicodedata
 from collections.abc import Mapping
 from typing import NamedTuple
+
+import numpy as np
 
 from keras_vit.photos.imagenet_classes import require_class_name
 
@@ -35,6 +41,7 @@ from ...io.paths import (
     read_text,
     size_and_time,
 )
+from ...io.progress_bar import track
 from .splits import Photo
 
 logger = logging.getLogger("keras_vit")
@@ -57,10 +64,13 @@ class PhotoSet(NamedTuple):
     root: pathlib.Path
     class_names: tuple[str, ...]
     splits: dict[str, list[Photo]]
+    has_masks: bool = False  # of the photos in images/, in masks/, see `mask_path`
 
 
 def read(name: str) -> PhotoSet:
-    """Lists the photos of `folder:/path` or `csv:/file.csv`; errors as `scan` and `read_table`."""
+    """Lists the photos of `folder:/path`, `csv:/file.csv` or `masks:/path`; errors as of each."""
+    if name.startswith("masks:"):
+        return read_masks(name.removeprefix("masks:"))
     if name.startswith("csv:"):
         return read_table(name.removeprefix("csv:"))
     return scan(name.removeprefix("folder:"))
@@ -196,6 +206,101 @@ def _doubts(found, prefixes, folders, images, left):
                 f"{len(missing)} of {len(found.class_names)} classes have no image in the split "
                 f"{split}, such as {missing[0]}. Expected each class in each split."
             )
+
+
+def read_masks(root: str | os.PathLike) -> PhotoSet:
+    """Lists photos with maps of classes: `images/road.jpg` with `masks/road.png` and so on.
+
+    Below both, folders with the names of splits make splits. Masks are PNG files of one channel,
+    gray or of a palette, whose values are the numbers of the classes, and 255 of none.
+    `labels.json`, a list of names, or an object of number to name, says the classes; without it
+    all masks are read for the largest number.
+
+    Raises:
+        UsageError: if a folder or a mask is missing, or `labels.json` is damaged.
+    """
+    root = absolute_path(root)
+    found = {}
+    for part in ("images", "masks"):
+        folder = root / part
+        if not read_path(root, folder.is_dir):
+            raise UsageError(
+                f"Expected a folder with images/ and masks/. {root} has no {part}/: put photos, "
+                "and PNG masks of the same names, into them."
+            )
+        files = read_path(folder, functools.partial(_walked, folder))
+        found[part] = {path: details for path, details in files if details is not None}
+    splits: dict[str, list[Photo]] = collections.defaultdict(list)
+    for path, details in found["images"].items():
+        if os.path.splitext(path)[1].lower() in EXTENSIONS:
+            first = path.partition("/")[0]
+            split = first if "/" in path and first.lower() in _LIKE_SPLITS else "train"
+            splits[split].append(Photo(f"images/{path}", 0, *details))
+    names = [photo.path for photos in splits.values() for photo in photos]
+    lacking = [name for name in names if mask_path(name)[6:] not in found["masks"]]
+    if not names or lacking:
+        raise UsageError(
+            f"Expected photos in {root}/images, each with a mask of the same name. Received: "
+            + (f"{lacking[0]} without {mask_path(lacking[0])}." if lacking else "no photos.")
+        )
+    for photos in splits.values():
+        photos.sort(key=lambda photo: hashlib.sha256(os.fsencode(photo.path)).digest())
+    files = [root / mask_path(name) for name in names]
+    return PhotoSet(root, _mask_classes(root, files), dict(splits), has_masks=True)
+
+
+def _walked(folder):
+    return list(walk(folder, 1, details=True))
+
+
+def mask_path(photo: str) -> str:
+    """Returns the path of the mask of a photo, `images/…` below the root."""
+    return f"masks/{os.path.splitext(photo.removeprefix('images/'))[0]}.png"
+
+
+def read_mask(content: bytes, name: str) -> np.ndarray:
+    """Returns the numbers of a PNG mask, int32 (height, width, 1).
+
+    Raises ValueError, naming it, if it is no image of one channel.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            mode, found = image.mode, np.asarray(image)
+    except (OSError, SyntaxError, ValueError) as error:
+        raise ValueError(f"{name} cannot be read as an image: {error}") from error
+    if found.ndim != 2:
+        raise ValueError(
+            f"Expected a mask of one channel, gray or with a palette, whose values are numbers of "
+            f"classes. Received: {name}, of the kind {mode}. Save colors as numbers."
+        )
+    return found.astype(np.int32)[..., None]
+
+
+def _mask_classes(root, files):
+    file = root / "labels.json"
+    if not read_path(root, file.is_file):
+        logger.warning("%s has no labels.json: all masks are read for their classes.", root)
+        most = 0
+        for each in track(files, "reading masks"):
+            mask = read_mask(each.read_bytes(), str(each))
+            most = max(most, int(mask[mask < 255].max(initial=0)))
+        return tuple(map(str, range(most + 1)))
+    try:
+        names = json.loads(read_text(file))
+        if isinstance(names, dict):
+            names = [names[str(number)] for number in range(len(names))]
+        if not isinstance(names, list) or len(names) < 2:
+            raise ValueError("two names at least")
+    except (ValueError, KeyError) as error:
+        raise UsageError(
+            f'Expected {file} to hold names of classes, ["road", "tree"] or {{"0": "road", '
+            f'"1": "tree"}}. It is damaged, or a number is missing: {error}.'
+        ) from error
+    for name in names:
+        require_class_name(name, str(file))
+    return tuple(names)
 
 
 def read_table(file: str | os.PathLike) -> PhotoSet:

@@ -1,4 +1,4 @@
-"""Label rules of the data sets whose label is not a stored class (VTAB's structured tasks).
+"""Label rules of the data sets whose label is not a stored class: VTAB's structured tasks, maps.
 
 Each rule names the features it reads and maps them to an int64 class. The bins are half-open
 on the left: a distance equal to an edge belongs to the bin below it.
@@ -46,6 +46,11 @@ RULES = {
     "kitti_distance": LabelRule({"objects": {"type": True, "location": True}}, _kitti_distance),
     "dsprites_location": LabelRule(
         {"label_x_position": True}, lambda one: one["label_x_position"] // 2
+    ),
+    # 1 to 3: pet, background and border.
+    "pet_mask": LabelRule(
+        {"segmentation_mask": True},
+        lambda one: tf.cast(one["segmentation_mask"], tf.int32) - 1,
     ),
     "dsprites_orientation": LabelRule(
         {"label_orientation": True},

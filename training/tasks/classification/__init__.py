@@ -63,6 +63,11 @@ class Classification(Task):
         encoded = {"image": example["image"]}
         for key in example.keys() - encoded:
             label = example[key]
+            if label.shape.rank == 3:
+                raise UsageError(
+                    f"Expected classes of images. Received: a data set with a map of classes, "
+                    f"{tuple(label.shape)}. Set config.masks.decoder to mask or linear."
+                )
             if label.dtype.is_integer:
                 label = encode_classes(label, num_classes)
             elif label.shape[-1:] != (num_classes,):

@@ -1,0 +1,354 @@
+"""Segmentation: a class for every pixel, on images with maps of classes.
+
+Maps are int32 (height, width), `NO_CLASS` where no class is known. Evaluations sum intersections
+and unions over a whole split, so that every image counts by its pixels: the mean over images of
+their intersection over union is another number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ml_collections import ConfigDict
+
+from ..errors import UsageError
+from ..io.printed_table import Table
+from .base import COUNTED, Batches, Evaluation, Metric, Task
+
+if TYPE_CHECKING:
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    from ..engine.update import BatchSums, Objective
+
+# Value of no class in stored maps, as ADE20K, Cityscapes and Pascal have it.
+IGNORED = 255
+# Pixels of a batch that float32 counts exactly.
+_COUNTABLE = 2**24
+
+
+class Segmentation(Task):
+    """The model gives a logit for each class and pixel; labels are maps of classes."""
+
+    chosen_by = "masks.decoder"
+    keys = (
+        (
+            chosen_by,
+            "",
+            "mask or linear: a class for every pixel, by that decoder of Segmenter; empty "
+            "classifies images",
+            {"choices": ("", "mask", "linear")},
+        ),
+    )
+    unused = (
+        (
+            "loss label_smoothing class_weights lora.rank freeze.head_only",
+            "no loss, label_smoothing, class_weights, lora.rank or freeze.head_only beside "
+            "masks.decoder: its loss is the cross-entropy of pixels",
+        ),
+        ("distill.teacher", "'': masks are learned from labels alone"),
+        ("few_shot.datasets", "no few-shot evaluation beside masks.decoder"),
+    )
+    # "mask", uint8 or int32 (height, width), stands beside them in an answer.
+    answer_columns: Mapping[str, str] = {"classes": "int32", "names": "string", "areas": "float"}
+    shown = ("areas", "class", "area")
+    no_mixup = "config.masks.decoder: expected no mixup, as a pixel has one class"
+    metrics = (
+        Metric("miou", "mean IoU", panel="mean IoU"),
+        Metric("pixels", "pixel accuracy", panel="pixel accuracy"),
+    )
+
+    def encoder_arguments(self, num_classes: int) -> dict[str, Any]:
+        return {"num_classes": None}
+
+    def model_to_train(
+        self, model: keras.Model, config: ConfigDict, num_classes: int
+    ) -> keras.Model:
+        from keras_vit.models.segmenter import Segmenter
+
+        return Segmenter(model, num_classes, config.masks.decoder)
+
+    def require_output(self, model: keras.Model, num_classes: int, dataset: str) -> None:
+        if model.output_shape[1:] != (*model.input_shape[1:3], num_classes):
+            raise UsageError(
+                f"Expected a model with a logit for each pixel and each of the {num_classes} "
+                f"classes of {dataset}. Received: an output of {model.output_shape}."
+            )
+
+    def encode(self, example: dict[str, tf.Tensor], num_classes: int) -> dict[str, tf.Tensor]:
+        """Encodes a map as int32 (height, width)."""
+        import tensorflow as tf
+
+        found = example["label"]
+        if found.shape.rank != 3 or not found.dtype.is_integer:
+            raise UsageError(
+                "config.masks.decoder: expected a data set of images with maps of classes, such as "
+                f"digits_masks or masks:FOLDER. Received: labels of shape {tuple(found.shape)}."
+            )
+        found = tf.cast(found[..., 0], tf.int32)
+        # A data set of more classes has no number for no class but a negative one.
+        ignored = num_classes <= IGNORED and found == IGNORED
+        return {"image": example["image"], "label": tf.where(ignored, -1, found)}
+
+    def objective(self, config: ConfigDict, split: Any) -> Objective:
+        from keras import ops
+
+        from ..engine.update import Objective
+
+        def losses(model, batch):
+            logits = model(batch["image"], training=True)
+            by_pixel, known = _cross_entropy(logits, batch["label"])
+            counts = ops.sum(known, axis=(1, 2))
+            # The mean over images is the mean over all pixels of the batch that have a class.
+            return ops.sum(by_pixel, axis=(1, 2)) / ops.maximum(ops.mean(counts), 1.0)
+
+        return Objective(losses)
+
+    def batch_sums(self, loss: str) -> BatchSums:
+        from keras import ops
+
+        def sums(model, batch):
+            logits = model(batch["image"], training=False)
+            images, height, width, classes = logits.shape
+            if (images or 1) * height * width > _COUNTABLE:
+                raise ValueError(
+                    f"Expected at most {_COUNTABLE} pixels in a batch, which are counted exactly. "
+                    f"Received: {images} x {height} x {width}. Lower config.eval_batch_size."
+                )
+            counted = ops.cast(batch[COUNTED], "int32")[:, None, None]
+            labels = ops.where(counted > 0, batch["label"], -1)
+            by_pixel, known = _cross_entropy(logits, labels)
+            best = ops.where(labels >= 0, ops.cast(ops.argmax(logits, axis=-1), "int32"), -1)
+            hit = ops.where(best == labels, labels, -1)
+            # `one_hot` of -1 is a row of zeros.
+            by_class = [
+                ops.sum(ops.one_hot(ops.reshape(each, (-1,)), classes, dtype="float32"), axis=0)
+                for each in (hit, best, labels)
+            ]
+            totals = ops.stack([ops.sum(by_pixel), ops.sum(known), ops.sum(batch[COUNTED])])
+            return ops.concatenate([totals, *by_class])
+
+        return sums
+
+    def means(self, sums: Iterable[float]) -> dict[str, float]:
+        import numpy as np
+
+        (loss, pixels, count), by_class = np.split(np.asarray([*sums], np.float64), [3])
+        if not pixels:
+            raise ValueError("Expected at least one pixel with a class. Received: none")
+        hits, predicted, labels = np.split(by_class, 3)
+        found = {
+            "miou": float(np.nanmean(intersection_over_union(hits, predicted, labels))),
+            "pixels": float(hits.sum() / pixels),
+        }
+        return {"loss": float(loss / pixels), **found, "count": int(count)}
+
+    def evaluate(self, model: Any, batches: Batches, dataset: Any, loss: str) -> Evaluation:
+        import numpy as np
+        from keras import ops
+
+        sums_of, total = self.batch_sums(loss), np.zeros(())
+
+        def call(images, training):
+            return ops.convert_to_tensor(model(images))
+
+        for batch in batches:
+            sums = sums_of(call, {key: np.asarray(part) for key, part in batch.items()})
+            total = total + ops.convert_to_numpy(sums).astype(np.float64)
+        hits, predicted, labels = np.split(total[3:], 3)
+        names = dataset.class_names or [str(number) for number in range(len(hits))]
+        of_class = intersection_over_union(hits, predicted, labels)
+        rows = [
+            (
+                name,
+                f"{100 * labels[number] / labels.sum():.2f}",
+                "–" if np.isnan(of_class[number]) else f"{100 * of_class[number]:.2f}",
+            )
+            for number, name in enumerate(names)
+        ]
+        table = Table(("class", "pixels %", "IoU %"), rows)
+        return Evaluation(self.means(total), {"per_class": table})
+
+    def answers(
+        self, model: Any, outputs: np.ndarray, names: Sequence[str] | None, top: int
+    ) -> list[dict[str, Any]]:
+        import numpy as np
+
+        classes, found = outputs.shape[-1], []
+        if names is not None and len(names) != classes:
+            raise ValueError(
+                f"Expected a name for each of {classes} classes. Received: {len(names)} names."
+            )
+        if not np.isfinite(outputs).all():
+            raise ValueError(
+                "Expected finite logits. Received: infinite or undefined values from the model; "
+                "has its training diverged?"
+            )
+        for mask in np.argmax(outputs, axis=-1).astype(np.int32):
+            counts = np.bincount(mask.ravel(), minlength=classes)
+            order = [int(each) for each in np.argsort(-counts, kind="stable")[:top] if counts[each]]
+            found.append(
+                {
+                    "classes": order,
+                    "names": [names[each] if names else str(each) for each in order],
+                    "areas": (counts[order] / mask.size).tolist(),
+                    "mask": mask,
+                }
+            )
+        return found
+
+    def ranked(self, answer: Mapping[str, list]) -> list[tuple[str, float]]:
+        return [*zip(answer["names"], answer["areas"], strict=True)]
+
+    def picture(self, image: np.ndarray, answer: Mapping[str, Any]) -> np.ndarray:
+        """Returns the image half covered by the colors of its classes."""
+        import numpy as np
+
+        colors = np.array(palette(), np.uint16)[answer["mask"] % 256]
+        return ((image.astype(np.uint16) + colors) // 2).astype(np.uint8)
+
+
+def palette() -> list[tuple[int, ...]]:
+    """Returns a color for each of 256 classes, as the Pascal VOC challenge has them.
+
+    The bits of a class's number go to red, green and blue in turns, the lowest to the highest bit.
+    """
+    return [
+        tuple(
+            sum((number >> 3 * place + channel & 1) << 7 - place for place in range(3))
+            for channel in range(3)
+        )
+        for number in range(256)
+    ]
+
+
+def write_mask(path: Any, mask: np.ndarray, photo: str) -> None:
+    """Writes a mask as a PNG with `palette`, enlarged to a photo by its nearest pixels.
+
+    Values are the numbers of classes, as `masks:FOLDER` reads them. Raises ValueError for a class
+    above 255, which a PNG of a palette has no place for.
+    """
+    import numpy as np
+    from PIL import Image, ImageOps
+
+    from ..io.atomic import atomic_file
+
+    if mask.max(initial=0) > 255:
+        raise ValueError(f"Expected classes up to 255 in a PNG. Received: {mask.max()}.")
+    with Image.open(photo) as opened:
+        size = ImageOps.exif_transpose(opened).size
+    picture = Image.fromarray(mask.astype(np.uint8)).resize(size, Image.Resampling.NEAREST)
+    picture.putpalette([part for color in palette() for part in color])
+    with atomic_file(path) as temporary:
+        picture.save(temporary, "PNG")
+
+
+def _cross_entropy(logits, labels):
+    """Returns the cross-entropy of pixels, 0 without a class, and whether each has one; float32.
+
+    Both are (batch, height, width).
+    """
+    from keras import ops
+
+    known = ops.cast(labels >= 0, "float32")
+    losses = ops.sparse_categorical_crossentropy(
+        ops.maximum(labels, 0), ops.cast(logits, "float32"), from_logits=True
+    )
+    return losses * known, known
+
+
+def intersection_over_union(
+    hits: np.ndarray, predicted: np.ndarray, labels: np.ndarray
+) -> np.ndarray:
+    """Returns the intersection over union of each class, NaN of one that is nowhere.
+
+    Args:
+        hits: pixels of each class that are predicted as it, (classes,).
+        predicted: pixels that are predicted as it and have any class.
+        labels: pixels that have it.
+    """
+    import numpy as np
+
+    union = predicted + labels - hits
+    return np.divide(hits, union, out=np.full(len(union), np.nan), where=union > 0)
+
+
+def window_starts(size: int, window: int, stride: int) -> list[int]:
+    """Returns where windows start along a side: every `stride`, and one at the end."""
+    return [*range(0, max(size - window, 0), stride), max(size - window, 0)]
+
+
+def window_probabilities(
+    function: Callable[[np.ndarray], np.ndarray],
+    image: np.ndarray,
+    window: int,
+    stride: int,
+    scales: Sequence[tuple[int, int]] = (),
+    flip: bool = False,
+) -> np.ndarray:
+    """Returns the probabilities of every pixel's classes, by windows over an image of any size.
+
+    As Segmenter evaluates (section 4.1): at each size, logits of overlapping windows are averaged
+    and resized to the image; the probabilities of all sizes, and of mirrored images, are averaged.
+
+    Args:
+        function: of images (n, window, window, channels) to logits (n, window, window, classes).
+        image: (height, width, channels) float32, in the range of `function`.
+        window: side of the windows, in pixels. A smaller image is enlarged.
+        stride: pixels from window to window, at most `window`.
+        scales: (height, width) of the image at each scale; () is its own size alone.
+        flip: whether each is mirrored as well.
+
+    Returns:
+        (height, width, classes) float32.
+
+    Raises:
+        ValueError: for a stride that is no number from 1 to `window`.
+    """
+    import numpy as np
+
+    if not 0 < stride <= window:
+        raise ValueError(f"Expected a stride from 1 to the window, {window}. Received: {stride}")
+    size, found = image.shape[:2], []
+    for shape in scales or [size]:
+        scaled = _resized(image, shape)
+        if min(shape) < window:
+            # Enlarged again, as the original does, so that the small size blurs it.
+            longer = int(max(shape) / min(shape) * window)
+            sides = (window, longer) if shape[0] == min(shape) else (longer, window)
+            scaled = _resized(scaled, sides)
+        for mirrored in (False, True) if flip else (False,):
+            images = scaled[:, ::-1] if mirrored else scaled
+            logits = _resized(_window_logits(function, images, window, stride), size)
+            exponents = np.exp(logits - logits.max(-1, keepdims=True))
+            probabilities = exponents / exponents.sum(-1, keepdims=True)
+            found.append(probabilities[:, ::-1] if mirrored else probabilities)
+    return np.mean(found, axis=0)
+
+
+def _window_logits(function, image, window, stride):
+    import numpy as np
+
+    sums, counts = None, np.zeros((*image.shape[:2], 1), np.float32)
+    for top in window_starts(image.shape[0], window, stride):
+        for left in window_starts(image.shape[1], window, stride):
+            place = slice(top, top + window), slice(left, left + window)
+            logits = np.asarray(function(image[place][None]))[0]
+            sums = np.zeros((*image.shape[:2], logits.shape[-1])) if sums is None else sums
+            sums[place] += logits
+            counts[place] += 1
+    return (sums / counts).astype(np.float32)
+
+
+def _resized(image, size):
+    """Returns an array (height, width, channels) bilinearly resized between pixel centers."""
+    import numpy as np
+
+    from keras_vit.interpolation import half_pixel_weights
+
+    if image.shape[:2] == tuple(size):
+        return image
+    by_row, by_column = map(half_pixel_weights, image.shape[:2], size)
+    return np.einsum("ir,jc,rck->ijk", by_row, by_column, image, optimize=True).astype("float32")

@@ -8,6 +8,7 @@ starts from the weights. All work with `compile` and `fit`; a distributed loop c
 """
 
 import contextlib
+import inspect
 import warnings
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
@@ -36,6 +37,7 @@ class Optimizer(keras.optimizers.Optimizer):
         first_steps: {path of a variable: the first update that changes it}; 0 where none is given.
             Until then its gradient counts as 0, and its moments start with that update.
         name: of the optimizer.
+        **kwargs: of the class of `keras.optimizers` that is trained with, see `OPTIMIZERS`.
 
     Attributes:
         averages: the moving averages, in the order of the variables; [] without averaging.
@@ -51,13 +53,17 @@ class Optimizer(keras.optimizers.Optimizer):
         rate_factors: Mapping[str, float] | None = None,
         first_steps: Mapping[str, int] | None = None,
         name: str | None = None,
+        **kwargs: Any,
     ) -> None:
         if not 0 <= ema_decay < 1 or not (global_clipnorm is None or global_clipnorm > 0):
             raise ValueError(
                 "Optimizer: expected ema_decay in [0, 1), global_clipnorm above 0 or None. "
                 f"Received: ema_decay={ema_decay}, global_clipnorm={global_clipnorm}."
             )
-        super().__init__(learning_rate, weight_decay, global_clipnorm=global_clipnorm, name=name)
+        if unknown := kwargs.keys() - inspect.signature(type(self)).parameters.keys():
+            raise TypeError(f"{type(self).__name__} takes no {', '.join(sorted(unknown))}.")
+        of_keras = {"weight_decay": weight_decay, "global_clipnorm": global_clipnorm, "name": name}
+        super().__init__(learning_rate=learning_rate, **of_keras, **kwargs)
         self.ema_decay = ema_decay
         self.first_moment_dtype = first_moment_dtype
         self.rate_factors = dict(rate_factors or {})
@@ -149,12 +155,9 @@ class Optimizer(keras.optimizers.Optimizer):
         for index, variable, gradient in updates:
             if limit:
                 gradient = gradient * ops.cast(scale, gradient.dtype)
-            step = self._step(index, variable, ops.cast(gradient, variable.dtype))
-            if self.weight_decay and variable.name == "kernel":
-                step = step + self.weight_decay * variable
             rate = ops.cast(learning_rate, variable.dtype)
             rate = rate * self.rate_factors.get(variable.path, 1.0)
-            self.assign_sub(variable, self._once_released(variable, rate, 0.0) * step)
+            self._change(index, variable, ops.cast(gradient, variable.dtype), rate)
             if variable.constraint is not None:
                 allowed = variable.constraint(variable)
                 self.assign(variable, self._once_released(variable, allowed, variable))
@@ -163,6 +166,12 @@ class Optimizer(keras.optimizers.Optimizer):
             self.assign_add(average, (1.0 - decay) * (variable - average))
         self.iterations.assign_add(1)
         return norm
+
+    def _change(self, index, variable, gradient, rate):
+        step = self._step(index, variable, gradient)
+        if self.weight_decay and variable.name == "kernel":
+            step = step + self.weight_decay * variable
+        self.assign_sub(variable, self._once_released(variable, rate, 0.0) * step)
 
     def finalize_variable_values(self, var_list: Sequence[keras.Variable]) -> None:
         """Gives the weights their averages, if there are any, at the end of `fit`."""
@@ -266,4 +275,45 @@ class AdamW(Optimizer):
         return super().get_config() | own
 
 
+def _of_keras(name):
+    """Returns a class of `keras.optimizers` with the clipping, averages and factors of ours."""
+    base = getattr(keras.optimizers, name)
+
+    class OfKeras(Optimizer, base):
+        __doc__ = f"`keras.optimizers.{name}` with the arguments of `Optimizer` beside its own."
+        __signature__ = inspect.signature(base)
+
+        def _moments(self, name, dtype=None):
+            return []
+
+        def _change(self, index, variable, gradient, rate):
+            if self.weight_decay and variable.name == "kernel":
+                self.assign_sub(variable, rate * self.weight_decay * variable)
+            self.update_step(gradient, variable, rate)
+
+        def get_config(self):
+            taken = {"weight_decay", *self.__signature__.parameters}
+            known = {key: each for key, each in base.get_config(self).items() if key in taken}
+            ours = ("ema_decay", "rate_factors")
+            return known | {key: getattr(self, key) for key in ours}
+
+    return keras.saving.register_keras_serializable("keras_vit", f"keras.{name}")(OfKeras)
+
+
+# Of `keras.optimizers`, those whose state is all in variables with names of their own: a run that
+# is killed goes on with the same bits.
 OPTIMIZERS = {"sgd": Momentum, "adamw": AdamW}
+for _name in (
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "Ftrl",
+    "Lamb",
+    "Lion",
+    "Muon",
+    "RMSprop",
+    "SGD",
+):
+    OPTIMIZERS[f"keras.{_name}"] = _of_keras(_name)

@@ -59,6 +59,49 @@ def test_examples_of_guides(guide, run):
 
 
 @pytest.mark.long
+def test_research_without_editing(run_installed, installed, tmp_path):
+    text = (ROOT / "docs" / "extend.md").read_text()
+    for example in examples_of(text):
+        (tmp_path / re.match(r"# (\w+\.py)\n", example)[1]).write_text(example)
+    blocks = re.findall(r"^```\n((?:keras-vit|python) .*?)```", text, re.DOTALL | re.MULTILINE)
+    train, deeper, own = (shlex.split(line) for block in blocks for line in block.splitlines())
+    for _, *words in (train, deeper):
+        run_installed(installed / "bin/keras-vit", *words, "--config.total_steps=120")
+    config = json.loads((tmp_path / "runs/deeper/config.json").read_text())
+    assert config["model"]["num_layers"] == 3 and config["optimizer"]["name"] == "adamw"
+    printed = run_installed(*own[1:]).stdout
+    assert float(re.search(r"finished .*'eval_top1': ([\d.]+)", printed)[1]) > 0.7
+    rows = [line.split(",") for line in (tmp_path / "runs/own/metrics.csv").read_text().split()]
+    norms = {row[0]: row[rows[0].index("weight_norm")] for row in rows[1:]}
+    assert not norms["50"] and float(norms["100"]) > 1
+    # The logger saw every row; a second call finds the run finished, with its own optimizer.
+    assert re.findall(r"^(\d+) \{'loss'", printed, re.MULTILINE) == ["50", "100", "150", "200"]
+    assert run_installed(*own[1:]).stdout.startswith("finished {'step': 200")
+
+
+@pytest.mark.parametrize("package", ["wandb", "mlflow"])
+def test_loggers_of_other_packages(package, tmp_path, monkeypatch):
+    module = pytest.importorskip(package, reason="nothing here needs it")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
+    examples, names = examples_of((ROOT / "docs/extend.md").read_text()), {}
+    exec(next(each for each in examples if f"import {package}" in each), names)
+    log = names[f"{package}_logger"]("runs/mine", {"batch_size": 64})
+    for step in (50, 100):
+        log(step, {"loss": 1 / step})
+    if package == "wandb":
+        module.finish()
+        (file,) = tmp_path.rglob("run-runs-mine.wandb")
+        assert file.read_bytes().count(b"loss") >= 2
+    else:
+        run = module.active_run().info.run_id
+        history = module.MlflowClient().get_metric_history(run, "loss")
+        assert [(each.step, each.value) for each in history] == [(50, 0.02), (100, 0.01)]
+        module.end_run()
+
+
+@pytest.mark.long
 def test_commands_run(run, installed, tmp_path):
     block = re.search(r"## The commands\n\n```\n(.*?)```", README, re.DOTALL)[1]
     for program, *arguments in map(shlex.split, block.strip().splitlines()):

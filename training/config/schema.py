@@ -77,6 +77,25 @@ class Key(NamedTuple):
         return default if self.greatest is None else self.greatest
 
 
+# Those of `keras_vit.optimizers`, which imports Keras; and why others are none of them.
+_OF_KERAS = (
+    "Adadelta",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "Ftrl",
+    "Lamb",
+    "Lion",
+    "Muon",
+    "RMSprop",
+    "SGD",
+)
+_NOT_RESUMABLE = {
+    "keras.Nadam": "it keeps a product of all steps outside of its variables",
+    "keras.Adafactor": "its variables share one name",
+    "keras.ScheduleFreeAdamW": "it evaluates other weights than it trains",
+}
 # A key that a resumed run may change: where and how it computes.
 _Free = functools.partial(Key, resumable=True)
 
@@ -137,7 +156,13 @@ KEYS = (
     Key("distill.temperature", 1.0, "that divides both logits of kl"),
     Key("distill.label_weight", 0.0, "part of the loss that is of labels; 0 uses none", below=1),
     Key("mixup_p", 0.0, "parameter of MixUp's beta distribution; 0 is off"),
-    Key("optimizer.name", "adamw", "SGD with momentum, or AdamW", ("sgd", "adamw")),
+    Key(
+        "optimizer.name",
+        "adamw",
+        "SGD with momentum and AdamW as in the original, or a class of keras.optimizers, to which "
+        "momentum, beta_1 and beta_2 go where its constructor takes them",
+        ("sgd", "adamw", *(f"keras.{name}" for name in _OF_KERAS)),
+    ),
     Key("optimizer.base_lr", 1e-3, "learning rate at the end of the warm-up"),
     Key("optimizer.schedule", "cosine", "decay after the warm-up", ("cosine", "linear")),
     Key("optimizer.warmup_steps", 0, "updates of linear warm-up from rate 0; 0 is no warm-up"),
@@ -228,7 +253,9 @@ def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
     for beside, keys in _BESIDE.items():
         other, _, value = beside.partition("=")
         changed = [key for key in keys.split() if flat[key] != DEFAULTS[key]]
-        if changed and not (flat[other] == value if value else flat[other]):
+        # `build_optimizer` knows the arguments of Keras's own.
+        fits = flat[other] == value or "keras." in flat[other] if value else flat[other]
+        if changed and not fits:
             yield f"{changed[0]} {other}", f"config.{beside} beside it"
     for name, key in NOT_OF_MODEL.items():
         if name in c.model:
@@ -310,6 +337,8 @@ def complete(config: ConfigDict | Mapping[str, Any]) -> ConfigDict:
         if not key.accepts(value):
             hint = did_you_mean(str(value), key.choices)
             expected = f"config.{key.name}: expected {key.expected}"
+            if reason := _NOT_RESUMABLE.get(str(value)):
+                hint = f"A run with {value} cannot be resumed exactly: {reason}. "
             raise UsageError(f"{hint}{expected}. Received: {value!r}.")
         flat[key.name] = type(key.default)(value)
     result = nested(flat)

@@ -17,6 +17,8 @@ import numpy as np
 from keras import ops
 from ml_collections import ConfigDict
 
+from keras_vit.models.image_model import require_kind
+from keras_vit.optimizers import Optimizer
 from keras_vit.type_hints import Tensor
 
 from ..errors import TrainingError, UsageError, first_line
@@ -113,6 +115,7 @@ class Engine(update.Differentiation, abc.ABC):
         with self._making():
             self.model = make_model()
             self.optimizer = make_optimizer(self.model)
+            require_kind(self.optimizer, Optimizer, "a `keras_vit.optimizers.Optimizer`")
             self.optimizer.build(self.model.trainable_variables)
             objective = make_objective(self.model)
         parts = self.model, self.optimizer, objective, prepare_images

@@ -4,10 +4,15 @@ import contextlib
 import logging
 import os
 import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import keras
 import numpy as np
 from ml_collections import ConfigDict
+
+from keras_vit.optimizers import Optimizer
+from keras_vit.type_hints import Tensor
 
 from ..config import schema
 from ..data import Dataset
@@ -17,7 +22,7 @@ from ..data.sets import fingerprint
 from ..distillation import Teachers
 from ..engine import create_engine
 from ..engine.engine_interface import Engine
-from ..engine.update import Report
+from ..engine.update import Batch, Objective, Report
 from ..errors import Diverged, Interrupted, TrainingError, UsageError, first_line
 from ..evaluators.base import Evaluator, create_evaluators
 from ..evaluators.few_shot import open_task
@@ -40,8 +45,24 @@ from .state import LoopState
 logger = logging.getLogger("keras_vit")
 
 
+class Own(NamedTuple):
+    """What a program trains with in the place of, or beside, what the config names."""
+
+    losses: Callable[[keras.Model, Batch], Tensor] | None
+    optimizer: Callable[[keras.Model], Optimizer] | None
+    evaluators: Sequence[Evaluator]
+    loggers: Sequence[Callable[[int, Mapping[str, float]], None]]
+
+
 def train(
-    config: ConfigDict | dict, workdir: str | os.PathLike, *, dataset: Dataset | None = None
+    config: ConfigDict | dict,
+    workdir: str | os.PathLike,
+    *,
+    dataset: Dataset | None = None,
+    losses: Callable[[keras.Model, Batch], Tensor] | None = None,
+    optimizer: Callable[[keras.Model], Optimizer] | None = None,
+    evaluators: Sequence[Evaluator] = (),
+    loggers: Sequence[Callable[[int, Mapping[str, float]], None]] = (),
 ) -> dict[str, float]:
     """Trains the model that `config` describes, or resumes where an earlier call was stopped.
 
@@ -55,6 +76,15 @@ def train(
             model and data work. One in a store, such as `gs://bucket/run`, has a copy on this
             machine while it runs.
         dataset: `config.dataset`, if it is open already.
+        losses: in place of the config's loss: of a model and `{"image": (batch, height, width, 3),
+            "label": (batch, classes)}` the losses, (batch,) float32, in `keras.ops`.
+        optimizer: in place of config.optimizer: of the model an optimizer of a subclass of
+            `keras_vit.optimizers.Optimizer`, whose state is all in its variables.
+        evaluators: further ones, whose numbers become columns of metrics.csv.
+        loggers: called with a step and each row of metrics.csv, {column: value}, as it is written.
+            A run that resumes gives the steps after its last checkpoint again.
+
+    A run that was begun with these is resumed with the same.
 
     Returns:
         A dict of the last logged metrics, by their columns in `metrics.csv`.
@@ -76,7 +106,8 @@ def train(
             agreement_of_workers.check_shared(engine, directory.address)
             agreement_of_workers.acquire(engine, directory)
             directory.download()
-            run = _Run(config, directory, engine, dataset)
+            own = Own(losses, optimizer, evaluators, loggers)
+            run = _Run(config, directory, engine, dataset, own)
         except (ValueError, OSError) as error:
             raise UsageError(str(error)) from error
         stack.callback(run.profiling.close)
@@ -88,8 +119,14 @@ class _Run:
     """One run, prepared by the constructor, which writes nothing."""
 
     def __init__(
-        self, config: ConfigDict, directory: RunDirectory, engine: Engine, dataset: Dataset | None
+        self,
+        config: ConfigDict,
+        directory: RunDirectory,
+        engine: Engine,
+        dataset: Dataset | None,
+        own: Own,
     ):
+        self.own = own
         self.config, self.directory, self.engine = config, directory, engine
         self.data = data = RunData(config, dataset)
         schema.derive_steps(config, data.train.num_examples, directory.before)
@@ -113,9 +150,10 @@ class _Run:
             task_of(config).objective(config, data.train),
             Teachers(config, data.dataset),
         )
+        objective = Objective(own.losses) if own.losses else objective
         engine.build(
             lambda: build_model(config, data.dataset.num_classes, data.dataset.class_names),
-            lambda model: optimizer_of(config, model),
+            own.optimizer or (lambda model: optimizer_of(config, model)),
             lambda _: teachers.open(objective),
             data.preprocess.on_device,
         )
@@ -171,6 +209,7 @@ class _Run:
         data.description["accepted_after"] = int(self.best.since)
         self.batches = engine.make_batches(data.train_batches(engine.step))
         self.evaluators = create_evaluators(config, engine, data, few_shot_tasks, teachers)
+        self.evaluators += own.evaluators
 
     def train(self, stop_request: StopRequest) -> dict[str, float]:
         engine = self.engine
@@ -221,6 +260,8 @@ class _Run:
                     self._report_skipped()
                     if engine.is_chief:
                         self.directory.log(engine.step, metrics)
+                        for log in self.own.loggers:
+                            log(engine.step, metrics)
                 if report.save or report.stop or self._is_due(config.checkpoint_every_steps):
                     self.directory.wait()
                     engine.save(self.state.arrays(), wait=report.stop)

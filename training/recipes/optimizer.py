@@ -49,7 +49,14 @@ def build_optimizer(
         raise ValueError("Optimizer: layer_decay needs the model. Received: model=None.")
     shared = ("weight_decay", "first_moment_dtype", "ema_decay")
     optimizer = OPTIMIZERS[chosen.name]
-    arguments = DEFAULTS.keys() & inspect.signature(optimizer).parameters
+    arguments = DEFAULTS.keys() & inspect.signature(optimizer).parameters.keys() - {"name"}
+    if chosen.name.startswith("keras."):
+        ours = {"momentum", "beta_1", "beta_2", "first_moment_dtype"} - arguments
+        changed = sorted(key for key in ours if getattr(chosen, key) != DEFAULTS[key])
+        if changed or starts:
+            unused = ", ".join(changed) or "freeze.until_step"
+            raise ValueError(f"Optimizer: {chosen.name} takes no {unused}. Leave it out.")
+        shared = ("weight_decay", "ema_decay")
     return optimizer(
         WarmupDecay(
             chosen.base_lr, chosen.total_steps, chosen.warmup_steps, chosen.schedule, chosen.end_lr

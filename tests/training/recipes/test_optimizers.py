@@ -1,3 +1,4 @@
+import inspect
 import json
 
 import keras
@@ -6,7 +7,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from keras_vit.learning_rate_schedule import WarmupDecay
-from keras_vit.optimizers import AdamW, Momentum
+from keras_vit.optimizers import OPTIMIZERS, AdamW, Momentum
 from keras_vit.training.recipes.optimizer import build_optimizer
 from tests.training.runs import finish
 
@@ -81,6 +82,48 @@ def test_rates_first_steps_factors_decay_clipping_and_averages(name, other):
         for expected in (averages, weights):
             optimizer.swap_averages()
             np.testing.assert_allclose([each.numpy() for each in variables], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", [name for name in OPTIMIZERS if name.startswith("keras.")])
+def test_classes_of_keras_compute_as_there_and_all_of_their_state_is_in_named_variables(name):
+    values = np.random.default_rng(0).normal(size=(7, 3, 4)).astype("float32")
+    gradients = [keras.ops.convert_to_tensor(each) for each in values]
+
+    def variables():
+        shapes = {"a/kernel": (3, 4), "b/kernel": (3, 4), "b/bias": (12,)}
+        return [
+            keras.Variable(values[0].reshape(shape), name=key.replace("/", "_"))
+            for key, shape in shapes.items()
+        ]
+
+    def update(optimizer, trained, steps):
+        for step in steps:
+            each = [gradients[step], gradients[step - 1], keras.ops.reshape(gradients[step], (12,))]
+            optimizer.apply(each, trained)
+        return [each.numpy() for each in trained]
+
+    config = {"name": name, "total_steps": 9, "base_lr": 0.1}
+    keys = {"momentum", "beta_1", "beta_2"} & inspect.signature(OPTIMIZERS[name]).parameters.keys()
+    theirs = {key: {"momentum": 0.9, "beta_1": 0.9, "beta_2": 0.999}[key] for key in keys}
+    theirs |= {"adam_weight_decay": 0} if name == "keras.Muon" else {}
+    plain = getattr(keras.optimizers, name[6:])(WarmupDecay(0.1, 9), weight_decay=0, **theirs)
+    expected = update(plain, variables(), range(1, 7))
+    ours, trained = build_optimizer(config), variables()
+    before = update(ours, trained, range(1, 4))
+    assert len({each.name for each in ours.variables}) == len(ours.variables)
+    # As a state holds them.
+    again, other = (
+        build_optimizer(config),
+        [keras.Variable(each, name=v.name) for each, v in zip(before, trained, strict=True)],
+    )
+    again.build(other)
+    for variable, value in zip(again.variables, ours.variables, strict=True):
+        variable.assign(value.numpy())
+    for found in (update(ours, trained, range(4, 7)), update(again, other, range(4, 7))):
+        for one, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, theirs, rtol=1e-5, atol=1e-6)
+    for one, two in zip(trained, other, strict=True):
+        np.testing.assert_array_equal(one.numpy(), two.numpy())
 
 
 def test_some_of_the_variables_and_those_of_another_model():
@@ -176,6 +219,8 @@ def test_wrong_arguments():
         (AdamW, {"use_ema": True}, "use_ema"),
         (build_optimizer, {"total_steps": 10, "learning_rate": 0.1}, "unknown key learning_rate"),
         (build_optimizer, {"total_steps": 10, "name": "lion"}, "'sgd', 'adamw'"),
+        (build_optimizer, {"total_steps": 10, "name": "keras.Nadam"}, "'keras.Muon'"),
+        (build_optimizer, {"total_steps": 9, "name": "keras.Lion", "momentum": 0.5}, "no momentum"),
         (build_optimizer, {"base_lr": 0.1}, "total_steps"),
         (build_optimizer, {"total_steps": 10, "schedule": "step"}, "'cosine', 'linear'"),
         (build_optimizer, {"total_steps": 10, "layer_decay": 0.5}, "needs the model"),

@@ -4,6 +4,8 @@ import argparse
 import contextlib
 from collections import Counter
 
+import numpy as np
+
 from ..command_line.options import CommandParser, at_least_1
 from ..data import open_dataset
 from ..data.sets import tfds_folder
@@ -15,6 +17,7 @@ from ..io.image_listing import spread
 from ..io.printed_table import Table
 from ..io.progress_bar import track
 from ..io.quiet_start import DAMAGED_JPEG, held_stderr, import_tensorflow
+from ..tasks.segmentation import IGNORED
 
 MAX_DECODED = 100
 # Cameras and microscopes store 10 to 14 bits in 16, of which the upper 8 are then below this.
@@ -30,7 +33,8 @@ def _list(data_dir):
     print(f"Data sets, looked up in {tfds_folder.resolve_data_dir(data_dir)}")
     Table(("name", "classes", "splits", "prepared", "source"), rows).show(wrapped=["splits"])
     print("`keras-vit data check NAME` says how to get what is missing.")
-    print("Also: tfds:name/config:version (anything TFDS prepared there), folder:/path, csv:/file")
+    own = "folder:/path, csv:/file, masks:/path"
+    print(f"Also: tfds:name/config:version (anything TFDS prepared there), {own}")
     return 0
 
 
@@ -48,8 +52,12 @@ def _check(name, data_dir, every_image=False):
     filled = [split for split, size in sizes.items() if size]
     each = max(sizes.values()) if every_image else MAX_DECODED // max(len(filled), 1) or 1
     chosen = [(split, index) for split in filled for index in spread(range(sizes[split]), each)]
-    labels, unreadable, dark = _decode(dataset, chosen) if chosen else (set(), [], [])
+    labels, unreadable, dark = _decode(dataset, chosen) if chosen else (Counter(), [], [])
     classes = dataset.num_classes
+    if dataset.has_masks:
+        known = [each for each in labels if each >= 0 and each != IGNORED]
+        labels = Counter({each: labels[each] for each in known})
+        _show_shares(dataset, labels)
     print(f"  {classes:,} classes, {len(labels)} of them among the images decoded")
     problems += unreadable + dark
     outside = sorted(label for label in labels if not 0 <= label < classes)
@@ -66,12 +74,16 @@ def _check(name, data_dir, every_image=False):
 
 
 def _decode(dataset, chosen):
-    """Returns the labels of the images (split, index), and sentences on what is wrong with them."""
+    """Returns how often labels are those of images (split, index), and what is wrong with them.
+
+    Of masks the labels are those of pixels.
+    """
     # Imported here, so that missing data is reported without waiting for TensorFlow.
     tf = import_tensorflow()
     from keras_vit.photos.prepare_photos import is_of_16_bits
 
-    labels, unreadable, dark, damaged = set(), [], [], []
+    unreadable, dark, damaged = [], [], []
+    labels: Counter[int] = Counter()
     decode = dataset.split(chosen[0][0]).preprocess("decode")
     for name, index in track(chosen, "decoding"):
         split = dataset.split(name)
@@ -85,7 +97,8 @@ def _decode(dataset, chosen):
                 damaged.append(f"{name} {split.example_id(index)}: it is read in part: {reason}")
             if brightest < _DARK and is_of_16_bits(example["image"].numpy()):
                 dark.append(f"{name} {split.example_id(index)}")
-            labels.update(tf.reshape(example["label"], [-1]).numpy().tolist())
+            values, counts = np.unique(example["label"].numpy(), return_counts=True)
+            labels.update(dict(zip(values.tolist(), counts.tolist(), strict=True)))
         # Pillow raises a ValueError, as it is not in a graph here.
         except (tf.errors.InvalidArgumentError, tf.errors.DataLossError, ValueError) as error:
             reason = first_line(getattr(error, "message", error))
@@ -127,7 +140,7 @@ def _index(name, data_dir):
 
 def _show_classes(dataset):
     """Prints a table of the photos of each class, and those that `own_photos` holds out."""
-    if dataset.photos is None:
+    if dataset.photos is None or dataset.has_masks:
         return
     splits = dataset.photos.splits
     if list(splits) == ["train"]:
@@ -142,6 +155,13 @@ def _show_classes(dataset):
         for label, name in enumerate(dataset.photos.class_names)
     ]
     Table(("class", *splits), rows).show()
+
+
+def _show_shares(dataset, labels):
+    """Prints the part of the pixels decoded that each class has."""
+    total, names = max(labels.total(), 1), dataset.class_names or range(dataset.num_classes)
+    rows = [(str(name), f"{100 * labels[number] / total:.2f}") for number, name in enumerate(names)]
+    Table(("class", "pixels %"), rows).show()
 
 
 def _state(spec, data_dir):

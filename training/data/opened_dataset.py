@@ -28,7 +28,7 @@ from ..errors import TrainingError
 from ..io.paths import is_remote, size_and_time
 from ..io.quiet_start import without_warnings
 from .sets import fingerprint, known_datasets, photo_sets, splits, tfds_folder
-from .sets.known_datasets import DatasetSpec, full_name
+from .sets.known_datasets import MASKS, DatasetSpec, full_name
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -181,6 +181,11 @@ class Dataset:
         """Number of classes of the label."""
         return self.spec.num_classes
 
+    @property
+    def has_masks(self) -> bool:
+        """Whether its labels are maps of classes."""
+        return self.spec.label in MASKS or bool(self.photos and self.photos.has_masks)
+
     @functools.cached_property
     def class_names(self) -> tuple[str, ...] | None:
         """Names of the classes by label, if known; in words for ImageNet's 1,000."""
@@ -255,7 +260,7 @@ class Split:
         dataset = self.dataset
         # A graph may be the first to ask; what is kept must not belong to it.
         with tf.init_scope():
-            if dataset.photos and dataset.photos.has_masks:
+            if dataset.photos and dataset.has_masks:
                 return records.mask_reader(dataset.place, self.photos)
             if dataset.info is None:
                 return records.photo_reader(dataset.place, self.photos, dataset.num_classes)

@@ -95,6 +95,8 @@ def mask_reader(place: pathlib.Path, photos: Sequence[Photo]) -> Reader:
     paths = tf.constant([os.fsencode(file) for file in files])
 
     def read(index, photo, content):
+        # Eagerly, TensorFlow gives arrays of one object.
+        photo, content = (x if isinstance(x, bytes) else x.item() for x in (photo, content))
         found = read_mask(content, names[index])
         with Image.open(io.BytesIO(photo)) as image:
             width, height = image.size

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import signal
 
 import numpy as np
@@ -179,6 +180,14 @@ def test_masks_of_a_folder_are_read_as_numbers(mode, tmp_path):
     assert open_dataset(f"masks:{root}").class_names == ("0", "1", "2")
 
 
+def test_data_check_shows_the_share_of_each_class(printed, tmp_path):
+    root = write_masks(tmp_path, sizes=((11, 20),), names=["road", "tree", "sky"])
+    found = printed("data", "check", f"masks:{root}")
+    # Of ten rows and twenty columns of pixels with a class, the left half is road.
+    assert re.search(r"road +│ +50\.00 ", found) and re.search(r"tree +│ +0\.00 ", found)
+    assert "3 classes, 2 of them among the images decoded" in found and "all well" in found
+
+
 def test_folders_of_masks_are_checked(tmp_path):
     def refused(message):
         with pytest.raises((UsageError, ValueError, tf.errors.OpError), match=message):
@@ -312,3 +321,4 @@ def test_own_photos_with_masks_train_a_segmenter(tmp_path):
     source = open_source(tmp_path / "run")
     assert source.interface.class_names == ["road", "tree", "sky"]
     assert source.model.output_shape == (None, 24, 24, 3)
+    assert open_source(tmp_path / "run" / "model.keras").task is TASK

@@ -160,6 +160,8 @@ def _vtab(task: vtab_tasks.VtabTask) -> DatasetSpec:
     return _row(task.builder, task.num_classes, f"vtab/{task.name}", **facts)
 
 
+# Labels that are maps of classes.
+MASKS = ("segmentation_mask", "pet_mask")
 _CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
 _ROWS = (
     _row("sklearn_digits", 10, "digits", class_names=tuple("0123456789"), **_sweep(90)),

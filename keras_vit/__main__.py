@@ -50,6 +50,7 @@ KERAS_VIT = Commands(
         "analyze": "what a trained model looks at, as pictures and tables",
         "budget": "what the paper's experiments cost to run",
         "report": "write the page of a finished run again",
+        "compare": "several runs on one page: differences, results, curves",
         "data": "list, check and prepare data sets",
     },
     """\

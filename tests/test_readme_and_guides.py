@@ -64,7 +64,9 @@ def test_research_without_editing(run_installed, installed, tmp_path):
     for example in examples_of(text):
         (tmp_path / re.match(r"# (\w+\.py)\n", example)[1]).write_text(example)
     blocks = re.findall(r"^```\n((?:keras-vit|python) .*?)```", text, re.DOTALL | re.MULTILINE)
-    train, deeper, own = (shlex.split(line) for block in blocks for line in block.splitlines())
+    train, deeper, own, compare = (
+        shlex.split(line) for block in blocks for line in block.splitlines()
+    )
     for _, *words in (train, deeper):
         run_installed(installed / "bin/keras-vit", *words, "--config.total_steps=120")
     config = json.loads((tmp_path / "runs/deeper/config.json").read_text())
@@ -77,6 +79,12 @@ def test_research_without_editing(run_installed, installed, tmp_path):
     # The logger saw every row; a second call finds the run finished, with its own optimizer.
     assert re.findall(r"^(\d+) \{'loss'", printed, re.MULTILINE) == ["50", "100", "150", "200"]
     assert run_installed(*own[1:]).stdout.startswith("finished {'step': 200")
+    shown = run_installed(installed / "bin/keras-vit", *compare[1:]).stdout
+    assert re.search(r"│ optimizer\.name +│ keras\.Lion +│ adamw +│ keras\.Lion", shown)
+    assert re.search(r"│ losses +│ – +│ – +│ focal", shown)
+    assert (
+        "C2" not in (page := (tmp_path / "comparison.html").read_text()) and page.count("<svg") == 4
+    )
 
 
 @pytest.mark.parametrize("package", ["wandb", "mlflow"])

@@ -147,7 +147,8 @@ def parse_value(argument: str, label: str, before: Any) -> Any:
             return tuple(_whole(each) for each in text.strip("()[], ").split(","))
     except (KeyError, ValueError):
         pass
-    expected = f"{schema.KINDS[kind]}, such as {before!r}"
+    # 0 often means something else than a number of something.
+    expected = f"{schema.KINDS[kind]}, such as {before or 32 if kind is int else before!r}"
     raise UsageError(f"{label}: expected {expected}. Received: {text or 'nothing'}")
 
 

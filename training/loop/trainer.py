@@ -158,6 +158,16 @@ class _Run:
             data.preprocess.on_device,
         )
         data.check(engine.model)
+        named = {"losses": own.losses, "optimizer": own.optimizer and type(engine.optimizer)}
+        names = {key: getattr(each, "__name__", str(each)) for key, each in named.items() if each}
+        before = (directory.before or {}).get("data", {})
+        if before and before.get("own", {}) != names:
+            raise UsageError(
+                f"Expected the losses and optimizer that the run in {directory.address} was begun "
+                f"with: {before.get('own') or 'those of the config'}. Received: "
+                f"{names or 'those of the config'}. Pass the same to training.train."
+            )
+        data.description |= {"own": names} if names else {}
         for each in few_shot_tasks:
             each.test.warn_of_shared(data.train)
         scored = [*filter(None, [data.eval]), *(each.test for each in few_shot_tasks)]

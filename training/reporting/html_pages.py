@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ..io.printed_table import Table
 from ..prediction.predictor import Prediction
 from ..tasks import METRICS
 from ..tasks.classification.evaluation import per_class
@@ -134,33 +135,59 @@ def report_html(
 
 
 def _curves(series):
+    drawn = []
+    for title, lines in PANELS.items():
+        present = [(series[name], *line) for name, *line in lines if name in series]
+        drawn += [_chart(title, present)] if present else []
+    return "".join(drawn) or "<p>No metrics were written.</p>"
+
+
+def _chart(title, lines):
+    """Returns the drawing of lines, ([(step, value), …], label, color)."""
     import matplotlib
 
     from .matplotlib_figures import new_figure
 
-    drawn = []
     settings = {"svg.fonttype": "none", "svg.hashsalt": "report", "font.size": 10}
     with matplotlib.rc_context(settings):
-        for title, lines in PANELS.items():
-            present = [line for line in lines if line[0] in series]
-            if not present:
-                continue
-            figure, (axis,) = new_figure(width=4)
-            for name, label, color in present:
-                steps, values = zip(*series[name], strict=True)
-                marker = "o" if len(steps) < 30 else None
-                axis.plot(steps, values, color, label=label, marker=marker, markersize=3)
-            axis.set(title=title, xlabel="step")
-            axis.grid(alpha=0.3)
-            axis.spines[["top", "right"]].set_visible(False)
-            if len(present) > 1:
-                axis.legend(frameon=False)
-            text = io.StringIO()
-            figure.savefig(text, format="svg", metadata={"Date": None}, transparent=True)
-            svg = text.getvalue()
-            # Axes and numbers are as light or dark as the text around them.
-            drawn.append(svg[svg.index("<svg") :].replace("#000000", "currentColor"))
-    return "".join(drawn) or "<p>No metrics were written.</p>"
+        figure, (axis,) = new_figure(width=4)
+        for points, label, color in lines:
+            steps, values = zip(*points, strict=True)
+            marker = "o" if len(steps) < 30 else None
+            axis.plot(steps, values, color=color, label=label, marker=marker, markersize=3)
+        axis.set(title=title, xlabel="step")
+        axis.grid(alpha=0.3)
+        axis.spines[["top", "right"]].set_visible(False)
+        if len(lines) > 1:
+            axis.legend(frameon=False)
+        text = io.StringIO()
+        figure.savefig(text, format="svg", metadata={"Date": None}, transparent=True)
+        svg = text.getvalue()
+        # Axes and numbers are as light or dark as the text around them.
+        return svg[svg.index("<svg") :].replace("#000000", "currentColor")
+
+
+def comparison_html(
+    runs: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]], configs: Table, results: Table
+) -> str:
+    """Returns the page of several runs: differences of their configs, results, curves.
+
+    `runs` are {name: series of `report_html`}, whose names stand in the tables.
+    """
+    curves = []
+    for title, columns in PANELS.items():
+        for column, label, _ in columns:
+            each = [(series[column], name) for name, series in runs.items() if series.get(column)]
+            lines = [(*line, f"C{number}") for number, line in enumerate(each)]
+            curves += [_chart(" of ".join(filter(None, (title, label))), lines)] if lines else []
+    sections = [
+        _section(
+            table.title.split()[0], table.title.capitalize(), _table(table.columns, table.rows)
+        )
+        for table in (configs, results)
+    ]
+    sections.append(_section("curves", "Curves", f'<div class="curves">{"".join(curves)}</div>'))
+    return _html_page("Comparison", ", ".join(runs), "".join(sections))
 
 
 def _classes(confusion, names):
@@ -179,7 +206,7 @@ def _table(columns, rows):
     head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in columns)
     lines = []
     for name, *numbers, text in rows:
-        cells = "".join(f"<td>{number}</td>" for number in numbers)
+        cells = "".join(f"<td>{html.escape(str(number))}</td>" for number in numbers)
         cells += f'<td class="text">{html.escape(text)}</td>'
         lines.append(f"<tr>{_head(name, 'row')}{cells}</tr>")
     return f'<div class="scroll"><table><tr>{head}</tr>{"".join(lines)}</table></div>'

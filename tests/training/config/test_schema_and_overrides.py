@@ -172,7 +172,7 @@ def test_options_after_the_colon_follow_the_rules_of_keys():
     for text in ("True", "true", "1"):
         assert parse_options([f"table2={text}"], "f", defaults)["table2"] is True
     for part, message in (
-        ("size", "^size of f: expected a whole number, such as 0. Received: nothing"),
+        ("size", "^size of f: expected a whole number, such as 32. Received: nothing"),
         ("crop", "^crop of f: expected text"),
         ("sise=1", "KEY=VALUE of f with"),
     ):
@@ -204,7 +204,8 @@ def test_what_cannot_be_set_is_refused():
     for argument, message in (
         ("cache=", "expected true or false, such as False. Received: nothing"),
         ("dataset", "expected text, such as ''. Received: nothing"),
-        ("seed=1.23e1", "expected a whole number, such as 0. Received: 1.23e1"),
+        ("seed=1.23e1", "expected a whole number, such as 32. Received: 1.23e1"),
+        ("batch_size=a", "expected a whole number, such as 32. Received: a"),
         ("few_shot.shots=1,2.5", "expected whole numbers, .* Received: 1,2.5"),
         ("base_lr=1", "Did you mean optimizer.base_lr"),
         ("optimzer.base_lr=1", "Did you mean optimizer.base_lr"),

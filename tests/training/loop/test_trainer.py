@@ -62,6 +62,15 @@ def test_directory_and_its_refusal_of_another_config(run):
     files = sorted(workdir.rglob("*"))
     with pytest.raises(UsageError, match="batch_size: 16 -> 8"):
         trainer.train(other, workdir)
+
+    def focal(model, batch):
+        return model(batch["image"])[:, 0]
+
+    message = r"with: those of the config\. Received: \{'losses': 'focal'\}"
+    with pytest.raises(UsageError, match=message):
+        trainer.train(config, workdir, losses=focal)
+    with pytest.raises(UsageError, match=r"Expected a `keras_vit\.optimizers.*Received: a Adam"):
+        trainer.train(config, workdir, optimizer=lambda _: keras.optimizers.Adam())
     assert sorted(workdir.rglob("*")) == files
 
 

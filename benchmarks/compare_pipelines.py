@@ -131,7 +131,7 @@ def _prepare(images, folder):
         prepare_photos(f"folder:{folder / _PHOTOS}", _NAME, folder / _TFDS)
 
 
-def _our_training(preprocess, folder, batch_size, reduced_decoding=0.0, cache=False):
+def _our_training(preprocess, folder, batch_size, reduced_decoding=0.0, cache="off"):
     split = open_dataset(f"folder:{folder / _PHOTOS}").split("train")
     operations = split.preprocess(preprocess, reduced_decoding)
     return train_dataset(split, operations, batch_size=batch_size, seed=SEED, cache=cache)
@@ -185,7 +185,7 @@ def _tutorial_evaluation(size, folder, batch_size):
     import tensorflow_datasets as tfds
 
     # One pass is measured over and over, which decoded images in memory would not be.
-    once = tfds.ReadConfig(try_autocache=False)
+    once = tfds.ReadConfig(try_autocache="off")
     dataset = tfds.load(_NAME, split="train", data_dir=folder / _TFDS, read_config=once)
 
     def load(example):
@@ -209,7 +209,7 @@ def pipelines(size: int = 224) -> dict[str, dict[str, Callable]]:
             FLOOR: partial(_reference, _decode_crop),
             OURS: ours,
             REDUCED: partial(ours, reduced_decoding=1.0),
-            "ours, cache": partial(ours, cache=True),
+            "ours, cache": partial(ours, cache="on"),
             TUTORIAL: partial(_reference, partial(_tutorial_training, size)),
         },
         "evaluation": {

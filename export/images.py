@@ -6,13 +6,14 @@ import pathlib
 
 import numpy as np
 
-from keras_vit.training.data import open_dataset
+from keras_vit.training.data.opened_dataset import open_dataset, open_files, warn_of_trained
 from keras_vit.training.data.preprocessing.preprocess import read_images
 from keras_vit.training.data.skip_unreadable import SkipCounter
 from keras_vit.training.data.tf_data_batches import plain_dataset
 from keras_vit.training.errors import UsageError
 from keras_vit.training.inference.interface import Interface
 from keras_vit.training.io.image_listing import list_images, spread
+from keras_vit.training.source_facts import runs_behind
 from keras_vit.training.tasks.classification.evaluation import class_order
 
 from .errors import ExportError, damage_refused
@@ -27,6 +28,7 @@ def load_images(
     split: str | None = None,
     data_dir: str | None = None,
     limit: int = 200,
+    scored: str | os.PathLike = "",
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Returns (images, labels) of a data set.
 
@@ -39,6 +41,7 @@ def load_images(
         split: text of the split, for names of data sets; None is "test", or of photos the only one.
         data_dir: folder of TensorFlow Datasets, for names of the registry.
         limit: how many; of a directory, from its first file to its last, evenly apart.
+        scored: the source of a model that is scored on them: a warning tells if they trained it.
 
     Returns:
         images, (n, height, width, 3) float32 in [0, 1], and labels as `verify` takes them, or None
@@ -59,7 +62,8 @@ def load_images(
             labels = arrays["labels"][:limit] if "labels" in arrays else None
             return np.asarray(arrays["images"][:limit], "float32"), labels
     if path.is_dir():
-        images = read_images(spread(list_images([path]), limit), preprocess)
+        files = spread(list_images([path]), limit)
+        images, opened = read_images(files, preprocess), open_files([str(file) for file in files])
     else:
         whole = open_dataset(str(data), data_dir)
         names = [*whole.spec.sizes] if whole.photos else []
@@ -80,6 +84,8 @@ def load_images(
         else:
             if order:
                 labels = labels[:, np.argsort(order)]
+    for run, config in runs_behind(scored):
+        warn_of_trained(opened, run, config)
     if images.shape[1:] != (*size, 3):
         raise ExportError(
             f"Expected a preprocessing to images of shape {(*size, 3)}. Received: {preprocess!r}, "

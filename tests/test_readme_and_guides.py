@@ -170,7 +170,7 @@ def test_commands_one_after_the_other(tmp_path, installed, run_installed):
     blocks = re.findall(r"```\n(keras-vit .*?)```", TUTORIAL, re.DOTALL)
     lines = [line for block in blocks for line in block.strip().splitlines()]
     here = [line for line in lines if "model=augreg/Ti_16" not in line]  # it downloads
-    assert len(here) == len(lines) - 1 == 9
+    assert len(here) == len(lines) - 1 == 10
     texts = []
     for name, command, *arguments in map(shlex.split, here):
         arguments += SHORT if command == "train" else []
@@ -213,7 +213,7 @@ def test_commands_exist(name):
 def test_configs_are_complete(config):
     path, _, argument = config.partition(":")
     # A run directory of the reader's stands for the name of a model.
-    argument = re.sub(r"^(RUN|runs/[\w-]+)", "ViT-B/16", argument)
+    argument = re.sub(r"(^|model=)(RUN|runs/[\w-]+)", r"\1ViT-B/16", argument)
     loaded = schema.complete(overrides.load_config(f"{path}:{argument}" if argument else path))
     assert loaded.dataset and (loaded.total_steps > 0 or loaded.epochs > 0)
 

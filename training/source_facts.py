@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import pathlib
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -111,14 +112,24 @@ def saved_arguments(source: str | os.PathLike) -> dict[str, Any] | None:
     return read_path(path, read)
 
 
+def unfinished(run: Any) -> str:
+    """Says where a run directory without model.keras stands, and how to get a model of it."""
+    step = max(steps(run / "checkpoints"), default=0)
+    said = f"at step {step:,}: the same command resumes it"
+    if step:
+        said += f", and keras-vit train --workdir={shlex.quote(str(run))} --finish ends it now"
+    if (run / "best.keras").exists():
+        said += f"; {run / 'best.keras'} has the model of its best evaluation so far"
+    return said
+
+
 def without_model(source: str | os.PathLike) -> str:
     """Says what a source is that holds no model of Keras, for a message."""
     name, found = str(source), model_source(source)
     if full_name(name) in DATASETS or name.startswith(("folder:", "csv:", "masks:", "tfds:")):
         return "a data set, in the model's place: --dataset names it"
     if found.kind is Kind.UNFINISHED_RUN:
-        step = max(steps(found.path / "checkpoints"), default=0)
-        return f"a run unfinished at step {step:,}: the same command resumes it"
+        return f"a run unfinished {unfinished(found.path)}"
     if found.path.is_dir():
         return "a folder without model.keras"
     is_image = found.path.suffix.lower() in EXTENSIONS and found.path.exists()

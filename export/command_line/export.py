@@ -55,7 +55,7 @@ class Export:
     @functools.cached_property
     def samples(self) -> tuple[np.ndarray, np.ndarray | None]:
         """(images, labels) of --dataset, or of the data set that the run was evaluated on."""
-        return self._images()
+        return self._images(scored=self.options.source)
 
     def calibration(self, quantizations: Iterable[str]) -> np.ndarray | None:
         """Returns images to determine ranges with: the run's training images, if it has any.
@@ -72,7 +72,7 @@ class Export:
             return self._images(dataset=self.options.calibration)[0]
         return self._images(split=split)[0]
 
-    def _images(self, dataset=None, split=None):
+    def _images(self, dataset=None, split=None, scored=""):
         """Loads images of `dataset` or --dataset, and `split` or --split."""
         options, source = self.options, self.source
         dataset = dataset or options.dataset
@@ -88,6 +88,7 @@ class Export:
             split=split or options.split or run.get("eval_split"),
             data_dir=options.data_dir or source.run.get("data_dir") or None,
             limit=options.count,
+            scored=scored,
         )
 
     def verify(self, artifact: str | os.PathLike, runtime: str | None = None) -> Report:

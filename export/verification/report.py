@@ -3,6 +3,10 @@
 import dataclasses
 from typing import Any
 
+from keras_vit.training.tasks import TASKS
+
+TOP1 = TASKS[0].main
+
 # Unseen classes that a report names.
 _NAMED = 10
 
@@ -66,8 +70,8 @@ class Report:
             ("root mean square error / deviation", f"{self.relative_error:.4f}"),
             ("cosine", f"{self.cosine:.6f}"),
             ("top-1 agreement", _shown(percent, self.agreement, 100)),
-            ("accuracy of the model", _shown(percent, self.model_accuracy, 100)),
-            ("accuracy of the artifact", _shown(percent, self.artifact_accuracy, 100)),
+            ("accuracy of the model", self._accuracy(self.model_accuracy)),
+            ("accuracy of the artifact", self._accuracy(self.artifact_accuracy)),
             ("size", f"{self.size_bytes / 2**20:.2f} MiB"),
             ("loading", _shown(seconds, self.load_seconds, 1000)),
             ("first image", _shown(seconds, self.first_call_seconds, 1000)),
@@ -87,6 +91,11 @@ class Report:
             rows.append(("nothing is known of", named))
         rows.append(("result", "good" if self.ok else "; ".join(self.failures)))
         return [(name, text) for name, text in rows if text is not None]
+
+    def _accuracy(self, value):
+        if value is None:
+            return None
+        return f"{100 * value:.2f} %, 95 % interval {TOP1.margin(value, self.images)}"
 
     def __str__(self) -> str:
         width = max(len(name) for name, _ in self.rows())

@@ -8,6 +8,25 @@ from keras_vit.export.errors import ExportError
 from keras_vit.export.images import load_images
 from keras_vit.training.inference.interface import Interface
 from keras_vit.training.io.image_listing import spread
+from tests.training.data.helpers import write_photos
+from tests.training.runs import write_run_config
+
+
+def test_photos_that_trained_the_model_are_said(tmp_path, caplog):
+    folder, run = tmp_path / "photos", tmp_path / "run"
+    write_photos(folder, [f"{bird}/{n}.png" for bird in ("crow", "owl") for n in range(5)])
+    run.mkdir()
+    (run / "metrics.csv").touch()
+    halves = {"train_split": "train[:60%]", "eval_split": "train[60%:]"}
+    write_run_config(run, dataset=f"folder:{folder}", data_dir="", **halves)
+    source, interface = f"folder:{folder}", Interface((16, 16), class_names=["crow", "owl"])
+    load_images(source, interface, split="train[60%:]", scored=run)
+    assert "which is scored" not in caplog.text
+    load_images(source, interface, split="train", scored=run)
+    assert "of the 10 images of train, which is scored, are in train[:60%] too" in caplog.text
+    caplog.clear()
+    load_images(folder, interface, scored=run)  # a directory of files
+    assert "of the 10 images of files, which is scored, are in train[:60%] too" in caplog.text
 
 
 def test_directories_of_images(tmp_path, caplog):

@@ -75,13 +75,13 @@ class CommandParser(argparse.ArgumentParser):
         text = "folder of prepared data sets"
         self.add_argument("--data_dir", metavar="DIR", store="keep", help=text)
 
-    def add_run(self, config: bool = True) -> None:
+    def add_run(self, config: bool = True, required: bool = True) -> None:
         """Adds the options of training; without `config` for a command that makes its own."""
         self.takes_overrides = True
         if config:
             text = "Python file with get_config(ARGUMENT), or the name of one, such as quickstart"
             form = "FILE[:ARGUMENT]"
-            self.add_argument("--config", required=True, metavar=form, store="keep", help=text)
+            self.add_argument("--config", required=required, metavar=form, store="keep", help=text)
         text = "show every key of a config and exit"
         self.add_argument("--helpfull", action=_ShowKeys, nargs=0, help=text)
         text = "log every column of metrics.csv, each time that it grows"

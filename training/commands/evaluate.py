@@ -91,9 +91,12 @@ def run(options: argparse.Namespace) -> None:
     most = max(split.dataset.num_classes for split in splits)
     shown = [*(each for each in task.metrics if most > each.of_more_than), LOSS]
     columns = ["data set", "images", *(each.heading for each in shown)]
+    main, has_margin = task.main, task.main.is_share and not scores
+    columns += [f"95 % interval of {main.title}"] if has_margin else []
     for name, result in results.items():
         row = [f"{name} {result['split']}", result["count"]]
         row += [each.text(result[each.name]).removesuffix(" %") for each in shown]
+        row += [main.margin(result[main.name], result["count"])] if has_margin else []
         if scores:
             score, ours = scores.by_dataset.get(name), 100 * result[task.main.name]
             row += ["–", "–"] if score is None else [f"{score:.2f}", f"{ours - score:+.2f}"]

@@ -124,7 +124,12 @@ KEYS = (
     _Free("peer_timeout", 45, "seconds that a process waits for another's answer", least=1),
     Key("checkpoint", "", "file or published name of the weights to start from; empty starts anew"),
     _Free("expects_checkpoint", False, "whether a run without a checkpoint warns: it fine-tunes"),
-    Key("checkpoint_head", "new", "an untrained head, or the checkpoint's", ("new", "keep")),
+    Key(
+        "checkpoint_head",
+        "new",
+        "an untrained head, or the checkpoint's; auto keeps one of the same classes",
+        ("new", "keep", "auto"),
+    ),
     _Free("data_dir", "", "folder of TensorFlow Datasets; empty is its default", own=True),
     Key("model.name", "", "of a variant, or empty; beside it any argument of the constructor"),
     Key("dataset", "", "one of `keras-vit data list`, or folder:, csv:, tfds: and more"),
@@ -133,7 +138,12 @@ KEYS = (
     Key("train_preprocess", "", "operations, separated by |"),
     Key("eval_preprocess", "", "operations, separated by |"),
     _Free("data_changed", "refuse", "whether to resume with changed data", ("refuse", "accept")),
-    Key("cache", False, "whether decoded training images stay in memory after the first epoch"),
+    Key(
+        "cache",
+        "off",
+        "whether decoded images stay in memory after the first epoch; auto: those that fit",
+        ("off", "auto", "on"),
+    ),
     Key(
         "reduced_decoding.train",
         0.0,
@@ -271,8 +281,6 @@ def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
     for split, least in c.reduced_decoding.items():
         if 0 < least < 1:
             yield f"reduced_decoding.{split}", "0, or 1 or more times the pixels wanted"
-    if c.cache and c.reduced_decoding.train:
-        yield "reduced_decoding.train cache", "0, as config.cache keeps images as large as they are"
     for unused, expected in task.unused:
         if changed := [key for key in unused.split() if flat[key] != DEFAULTS[key]]:
             yield f"{' '.join(changed)} {task.chosen_by}", expected
@@ -386,7 +394,12 @@ def derive_steps(
                 f"epochs, {steps} updates."
             )
         config.total_steps = steps
-    steps = config.optimizer.total_steps = config.optimizer.total_steps or config.total_steps
+    length = config.total_steps
+    if before and before["total_steps"] != length:
+        # The past of the schedule stays what it was, unless the run goes on beyond its end.
+        was = before["optimizer"]["total_steps"]
+        length = max(length, was) if was == before["total_steps"] else was
+    steps = config.optimizer.total_steps = config.optimizer.total_steps or length
     if config.optimizer.warmup_steps >= steps:
         raise UsageError(
             f"config.optimizer.warmup_steps: expected fewer than the {steps} updates of the "
@@ -411,13 +424,17 @@ def to_json(config: ConfigDict, data: Mapping[str, Any] | None = None) -> str:
     return json.dumps(found, indent=2, sort_keys=True) + "\n"
 
 
-def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+def differences(
+    before: Mapping[str, Any], after: Mapping[str, Any], stopped: bool = False
+) -> list[str]:
     """Returns `key: old value -> new value` for all that forbids resuming `before` as `after`.
 
-    Both are nested dicts, as read from `config.json`.
+    Both are nested dicts, as read from `config.json`. A run that was `stopped` before its end
+    may become shorter or longer.
     """
     before, after = flatten(before), flatten(after)
     free = {key.name for key in KEYS if key.resumable}
+    free |= {"total_steps", "epochs", "optimizer.total_steps"} if stopped else set()
     return [
         f"{key}: {before.get(key)!r} -> {after.get(key)!r}"
         for key in sorted((before.keys() | after.keys()) - free)

@@ -10,7 +10,8 @@ Keys:
     model: what to start from: a published name such as `augreg/Ti_16`, which is downloaded, a run
         directory or `.keras` file, or the name of a model such as `ViT-Ti/16`, with its weights
         given by `--config.checkpoint=FILE`. Without it, a small model trains from scratch, which
-        is for trying things out: a few hundred photos teach it little.
+        is for trying things out: a few hundred photos teach it little. A run of the same classes
+        keeps its head, so more photos go on from what it learned.
     size: image size in pixels; unless given, 96 from scratch, 224 from a published checkpoint, and
         that of a run or `.keras` file.
     steps: number of updates, 1,000 from scratch and 200 from a checkpoint.
@@ -61,7 +62,9 @@ def get_config(arg: str = "") -> ConfigDict:
     ]
     config.train_split, config.eval_split = ("train", splits[0]) if splits else HELD_OUT_FIFTH
     config.update(batch_size=32, log_every_steps=20, eval_every_steps=100)
-    config.update(hand_over="best", on_error="skip")
+    config.update(hand_over="best", on_error="skip", checkpoint_every_minutes=1.0)
+    # Photos of many megapixels are decoded once, and at a fraction of their size.
+    config.cache, config.reduced_decoding.train = "auto", 2.0
     config.early_stopping.patience = 5
     config.optimizer.clip_norm = 1.0
     if options["model"]:
@@ -111,6 +114,7 @@ def _fine_tuning(config, model):
     # A run or `.keras` file has its size.
     config.model = {"image_size": 224, **architecture}
     config.expects_checkpoint = True
+    config.checkpoint_head = "auto" if config.checkpoint else "new"
     config.total_steps = 200
     momentum = paper_tables.TABLE_4_MOMENTUM
     config.optimizer.update(name="sgd", base_lr=FINE_TUNING_LR, momentum=momentum)

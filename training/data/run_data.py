@@ -13,6 +13,7 @@ from keras_vit.models.image_model import encoder_of
 
 from ..errors import UsageError
 from ..tasks import task_of
+from .decoded_image_cache import keep_prepared
 from .opened_dataset import Dataset, open_dataset
 from .sets.known_datasets import full_name
 from .skip_unreadable import ATTEMPTS, SkipCounter, counter_for
@@ -123,7 +124,8 @@ class RunData:
         settings = {"batch_size": self._config.eval_batch_size, "skip_counter": self.skip_counter}
         settings["task"] = self._task
         split = self.dataset.split(self._config.eval_split)
-        return eval_dataset(split, self.eval_preprocess, workers, worker, **settings)
+        dataset = eval_dataset(split, self.eval_preprocess, workers, worker, **settings)
+        return dataset if self._config.cache == "off" else keep_prepared(dataset, split)
 
     def unreadable(self, step: int, errors: tuple[type[Exception], ...]) -> str:
         """Returns a sentence with the images of the updates from `step` on that cannot be decoded.

@@ -55,7 +55,7 @@ def train_dataset(
     start_step: int = 0,
     mixup_p: float = 0.0,
     skip_counter: SkipCounter | None = None,
-    cache: bool = False,
+    cache: str = "off",
     task: Task = TASKS[0],
 ) -> tf.data.Dataset:
     """Returns the infinite training data of this worker.
@@ -77,7 +77,8 @@ def train_dataset(
         mixup_p: parameter of mixup's Beta distribution, 0 for none.
         skip_counter: lets the next example stand in for an unreadable one, and counts that; None
             raises its error.
-        cache: whether decoded images stay in memory, see `training.data.decoded_image_cache`.
+        cache: "on", "auto" or "off": whether decoded images stay in memory, see
+            `training.data.decoded_image_cache`.
         task: encodes the examples.
 
     Raises:
@@ -87,7 +88,8 @@ def train_dataset(
     share = _share(batch_size, num_input_pipelines, input_pipeline_id)
     on_batches = batch_operations(preprocess, mixup_p)
     reader, is_kept = split.reader, lambda _: tf.constant(False)
-    keeps_encoded = cache and task.encodes_labels_alone and preprocess.on_images_alone
+    keeps = cache != "off"
+    keeps_encoded = keeps and task.encodes_labels_alone and preprocess.on_images_alone
 
     def encode(example):
         return task.encode(example, split.dataset.num_classes)
@@ -96,8 +98,8 @@ def train_dataset(
         example = reader.parse(read(), index)
         return encode(example) if keeps_encoded else example
 
-    if cache:
-        load, is_kept = keep_decoded(load, split, preprocess.decoded)
+    if keeps:
+        load, is_kept = keep_decoded(load, split, preprocess.decoded, cache)
 
     def example(position, index, record=_UNREAD):
         def prepare(one):

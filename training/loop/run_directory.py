@@ -144,7 +144,9 @@ class RunDirectory:
             return
         config, before = self.config, {**self.before}
         data_before = before.pop("data")
-        if changes := schema.differences(before, json.loads(schema.to_json(config))):
+        step = max(steps(self.checkpoints), default=0)
+        stopped = not (self.path / "model.keras").exists()
+        if changes := schema.differences(before, json.loads(schema.to_json(config)), stopped):
             message = (
                 f"{self.address} holds a run of another config ({'; '.join(changes)}). "
                 "Use another --workdir, or the values of its config.json to resume it."
@@ -155,9 +157,19 @@ class RunDirectory:
                     f"{self.address} and --config.checkpoint_head=keep."
                 )
             raise UsageError(message)
-        accept, step = config.data_changed == "accept", max(steps(self.checkpoints), default=0)
+        if config.total_steps < step and config.total_steps != before["total_steps"]:
+            raise UsageError(
+                f"config.total_steps: expected at least {step}, where {self.address} stands. "
+                f"Received: {config.total_steps}. To end it there: keras-vit train "
+                f"--workdir={self.address} --finish"
+            )
+        accept = config.data_changed == "accept"
         finished = step >= config.total_steps or (self.path / "model.keras").exists()
-        fingerprint.require_same(data_before, data, str(self.path), accept, finished)
+        models = [self.address, self.address / "best.keras"]
+        files = [self.path / "model.keras", self.path / "best.keras"]
+        found = (str(each) for each, file in zip(models, files, strict=True) if file.exists())
+        again = {"dataset": config.dataset, "model": next(found, "")}
+        fingerprint.require_same(data_before, data, str(self.path), accept, finished, **again)
         data["accepted"] = list(data_before.get("accepted", ()))
         was, now = (fingerprint.as_numbers(each).tolist() for each in (data_before, data))
         if was != now:

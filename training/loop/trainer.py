@@ -34,6 +34,7 @@ from ..recipes.model import build_model
 from ..recipes.optimizer import optimizer_of
 from ..reporting import doubtful_labels
 from ..reporting.collect_run_results import report_run
+from ..reporting.metrics_csv import read_metrics
 from ..source_facts import runs_behind
 from ..tasks import COUNT, METRICS, compared_by, task_of
 from . import agreement_of_workers
@@ -63,6 +64,7 @@ def train(
     optimizer: Callable[[keras.Model], Optimizer] | None = None,
     evaluators: Sequence[Evaluator] = (),
     loggers: Sequence[Callable[[int, Mapping[str, float]], None]] = (),
+    finish: bool = False,
 ) -> dict[str, float]:
     """Trains the model that `config` describes, or resumes where an earlier call was stopped.
 
@@ -83,8 +85,10 @@ def train(
         evaluators: further ones, whose numbers become columns of metrics.csv.
         loggers: called with a step and each row of metrics.csv, {column: value}, as it is written.
             A run that resumes gives the steps after its last checkpoint again.
+        finish: whether a run that was stopped ends where it stands, without further updates. Its
+            states stay: without `finish` it goes on later.
 
-    A run that was begun with these is resumed with the same.
+    A run that was begun with functions of one's own is resumed with the same.
 
     Returns:
         A dict of the last logged metrics, by their columns in `metrics.csv`.
@@ -108,11 +112,16 @@ def train(
             directory.download()
             own = Own(losses, optimizer, evaluators, loggers)
             run = _Run(config, directory, engine, dataset, own)
+            if finish and not engine.step:
+                raise UsageError(
+                    f"Expected a run with a saved state. Received: {directory.address}, which has "
+                    "none: train it with --config."
+                )
         except (ValueError, OSError) as error:
             raise UsageError(str(error)) from error
         stack.callback(run.profiling.close)
         # Only now, because the servers of several processes bring a handler of SIGTERM with them.
-        return run.train(stack.enter_context(StopRequest()))
+        return run.train(stack.enter_context(StopRequest()), finish)
 
 
 class _Run:
@@ -221,20 +230,20 @@ class _Run:
         self.evaluators = create_evaluators(config, engine, data, few_shot_tasks, teachers)
         self.evaluators += own.evaluators
 
-    def train(self, stop_request: StopRequest) -> dict[str, float]:
+    def train(self, stop_request: StopRequest, finish: bool = False) -> dict[str, float]:
         engine = self.engine
         try:
             with engine.translated_errors(
                 lambda: self.data.unreadable(engine.step, engine.runtime_errors)
             ):
-                return self._train(stop_request)
+                return self._train(stop_request, finish)
         except OSError as error:
             raise TrainingError(
                 f"A file of the run cannot be written after step {engine.step}: "
                 f"{first_line(error)}. {engine.last_good()}"
             ) from error
 
-    def _train(self, stop_request):
+    def _train(self, stop_request, finish):
         config, engine, metrics = self.config, self.engine, {}
         if engine.is_chief:
             if not self.best.step:
@@ -244,6 +253,10 @@ class _Run:
             self.directory.open(engine.step, names, self.data.description)
             self.directory.upload()
             self._say_where_it_begins()
+            if not (finish or self._is_over()):
+                logger.info("Preparing the model; the first updates take longer.")
+        if finish and not self._is_over():
+            return self._finish_early()
         last_save = time.monotonic()
         shown = Progress(config.total_steps, engine.step, config.batch_size, engine.is_chief)
         with shown as progress:
@@ -281,7 +294,8 @@ class _Run:
                     self._report_replaced()
                     raise Interrupted(
                         f"Stopped on request after step {engine.step} of {config.total_steps}, "
-                        "with the state saved. Run the same command again to resume.",
+                        "with the state saved. Run the same command again to resume, or end the "
+                        f"run here: keras-vit train --workdir={self.directory.address} --finish",
                         stop_request.received,
                     )
         if engine.step < config.total_steps:
@@ -292,6 +306,21 @@ class _Run:
         self._report_replaced()
         self._finish()
         return {"step": engine.step, **metrics}
+
+    def _finish_early(self):
+        """Ends the run at the step of its last state, with the better of last and best weights."""
+        step, metrics = self.engine.step, {}
+        known = read_metrics(self.directory.path / "metrics.csv").get(self.best.metric.column, ())
+        if self.evaluators and step not in dict(known):
+            metrics = self._evaluate(self.evaluators, keep=False)
+            if self.engine.is_chief:
+                self.directory.log(step, metrics)
+        logger.info(
+            "Finished early, after step %d of %d. The command that began the run goes on with it.",
+            *(step, self.config.total_steps),
+        )
+        self._finish()
+        return {"step": step, **metrics}
 
     def _next_boundary(self):
         """Returns the step that the next call runs to, at most to where something is due."""
@@ -350,7 +379,7 @@ class _Run:
         except TrainingError as error:
             logger.warning("%s What was there before was read as well.", error)
 
-    def _evaluate(self, evaluators: list[Evaluator]) -> dict[str, float]:
+    def _evaluate(self, evaluators: Sequence[Evaluator], keep: bool = True) -> dict[str, float]:
         if not evaluators:
             return {}
         values: dict[str, float] = {}
@@ -359,10 +388,13 @@ class _Run:
                 if evaluator.distributed or self.engine.is_chief:
                     values |= evaluator.run(model)
             better = self.best.update(values, self.engine.step)
-            if better and self.engine.is_chief:
+            if better and not keep:
+                # The saved state, from which the run may go on, knows the file as it is.
+                self.best.model = float("nan")
+            elif better and self.engine.is_chief:
                 self.directory.save_model(model, "best.keras")
                 self.best.model = self.directory.identity_of("best.keras")
-            if self.engine.is_chief:
+            if self.engine.is_chief and self.config.report:
                 self._compare_labels(model)
         return values
 
@@ -389,6 +421,17 @@ class _Run:
             )
         elif step:
             logger.info("Resumed from step %d of %d.", step, total)
+        before = self.directory.before or self.config
+        if before["total_steps"] != total:
+            was, length = (each["optimizer"]["total_steps"] for each in (before, self.config))
+            schedule = f"stays that of {length} updates"
+            if was != length:
+                schedule = f"is that of {length} updates from now on: another than a whole run's"
+            logger.warning(
+                "The run ends at step %d instead of %d. The schedule of its learning rate, now "
+                "%.3g, %s.",
+                *(total, before["total_steps"], self.engine.learning_rate, schedule),
+            )
 
     def _finish(self):
         folder = self.directory.path
@@ -405,16 +448,28 @@ class _Run:
             handed_over.class_names = self.engine.model.class_names
             self.directory.save_model(handed_over)
         if self.engine.is_chief and self.best.step:
+            last_is_best = self.best.step == self.engine.step
             last = f"last step, best.keras {'those' if is_best else 'not those'} of the best"
-            whose = "best" if hands_over_best else last
+            whose = "best" if hands_over_best or last_is_best else last
             logger.info("%s. model.keras has the weights of the %s evaluation.", self.best, whose)
-            if not is_best:
+            self._say_margin()
+            if not (is_best or last_is_best):
                 logger.warning("%s was removed or replaced.", folder / "best.keras")
         if self.engine.is_chief and self.config.report:
             logger.info("Drawing report.html")
             report_run(folder, dataset=self.data.dataset)
         # Nobody leaves before the chief has written everything.
         self.engine.gather("")
+
+    def _say_margin(self):
+        metric, series = self.best.metric, read_metrics(self.directory.path / "metrics.csv")
+        values, counts = (dict(series.get(each, ())) for each in (metric.column, COUNT))
+        step = self.best.step if self.config.hand_over == "best" else self.engine.step
+        if step in values and (margin := metric.margin(values[step], int(counts[step]))):
+            logger.info(
+                "%s of the model of step %d on %d images: %s, 95 %% interval %s.",
+                *(metric.title, step, counts[step], metric.text(values[step]), margin),
+            )
 
     def _profile(self):
         if self.engine.step in self.profile[1:]:

@@ -1,5 +1,6 @@
 """The model of a config: the weights and the head that it starts from."""
 
+import logging
 import pathlib
 from collections.abc import Sequence
 
@@ -17,6 +18,8 @@ from ..errors import UsageError
 from ..io.remote_stores import local_file
 from ..tasks import task_of
 from .freezing import adapt_low_rank, freeze_for_good
+
+logger = logging.getLogger("keras_vit")
 
 
 def build_model(
@@ -46,8 +49,12 @@ def build_model(
         raise UsageError(f"config.model: {error}") from error
     if config.checkpoint:
         head = ("head",) if config.model.get("representation_size") else ("head", "pre_logits")
-        skip = () if config.checkpoint_head == "keep" else head
         with local_file(config.checkpoint) as file:
+            skip = head if config.checkpoint_head == "new" else ()
+            if config.checkpoint_head == "auto" and not _has_head_of(file, class_names):
+                skip = head
+            elif config.checkpoint_head == "auto":
+                logger.info("The head of %s is kept: its classes are the same.", config.checkpoint)
             if not skip and class_names:
                 _require_classes(pathlib.Path(file), list(class_names))
             load_checkpoint(model, file, skip=skip)
@@ -66,6 +73,20 @@ def build_model(
         adapt_low_rank(model, config.lora.rank, config.lora.alpha)
     freeze_for_good(model, config.freeze)
     return model
+
+
+def _has_head_of(checkpoint, class_names):
+    """Whether a run or `.keras` file has a head of these classes in their order, one layer."""
+    source = model_source(checkpoint)
+    if not source.is_keras:
+        return False
+    with damage_named(f"{source.file} is damaged", "Save the model again, with model.save()."):
+        known = saved_config(source.file)["config"]
+    names = known.get("class_names")
+    if names and class_names and list(names) == list(class_names):
+        return not known.get("representation_size")
+    logger.info("The head is new: the classes of %s are others.", checkpoint)
+    return False
 
 
 def _require_classes(checkpoint, class_names):

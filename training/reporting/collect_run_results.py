@@ -15,7 +15,7 @@ from ..data.tf_data_batches import eval_dataset
 from ..inference.open_model import load_model
 from ..io.atomic import atomic_file, write_text
 from ..io.progress_bar import track
-from ..source_facts import read_run_config
+from ..source_facts import read_run_config, unfinished
 from ..tasks import COUNT, LOSS, compared_by, task_of
 from .doubtful_labels import FILE as LABELS
 from .doubtful_labels import kept_doubts
@@ -43,9 +43,11 @@ def report_run(
     run = pathlib.Path(run)
     absent = [n for n in ("config.json", "metrics.csv", "model.keras") if not (run / n).exists()]
     if absent:
+        begun = "config.json" not in absent
+        advice = f"a run unfinished {unfinished(run)}." if begun else "no run."
         raise FileNotFoundError(
             f"Expected the directory of a finished run. Received: {run}, without "
-            f"{', '.join(absent)}; the same command that began a run ends it."
+            f"{', '.join(absent)}; it is {advice}"
         )
     config = read_run_config(run / "config.json")
     config["data_dir"] = data_dir or config["data_dir"]
@@ -152,7 +154,13 @@ def _tiles(series, config):
         if config["hand_over"] == "best":
             handed_over = _best_step(series, compared_by(config))
         tiles[main.title] = values[handed_over]
-        tiles["images evaluated"] = f"{int(last[COUNT]):,}"
+        shares, count = dict(series[main.column]), int(last[COUNT])
+        if margin := main.margin(shares[handed_over], count):
+            tiles["95 % interval"] = margin
+        tiles["images evaluated"] = f"{count:,}"
+        if left := max((config["data"].get("eval") or {}).get("examples", 0) - count, 0):
+            tiles["left out, unreadable or without label"] = f"{left:,}"
+        tiles["step of the model"] = f"{handed_over:,}"
         for name, step in (("best", _best_step(series, main)), ("last", last_step)):
             if step != handed_over:
                 tiles[f"{name} {main.title}, at step {step:,}"] = values[step]

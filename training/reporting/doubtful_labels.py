@@ -46,7 +46,7 @@ def doubtful_labels(
         Of doubted photos `doubt_photos`, paths; `doubt_labels` and `doubt_predictions`, classes;
         `doubt_shares`, the scores of the predictions as probabilities; `doubt_trained`, whether
         they trained; `doubt_images`, (at most `SHOWN`, height, width, 3) uint8. And `unreadable`,
-        paths, `compared`, the number of photos, and `step`. {} unless photos have classes.
+        paths, `compared`, the number of photos, and `step`. {} without ten photos in classes.
     """
     if not dataset.photos or task_of(config) is not TASKS[0] or dataset.num_classes < 2:
         return {}
@@ -70,7 +70,10 @@ def doubtful_labels(
             (places if is_read else unreadable).append((number, place))
     photos = [splits[number].photos[place] for number, place in places]
     labels = np.array([photo.label for photo in photos])
-    scores = _out_of_fold(np.concatenate(features), labels, dataset.num_classes)
+    known = np.concatenate(features)
+    if len(labels) < FOLDS or not np.isfinite(known).all():
+        return {}
+    scores = _out_of_fold(known, labels, dataset.num_classes)
     found = scores.argmax(axis=1)
     margin = scores.max(axis=1) - scores[np.arange(len(labels)), labels]
     order = np.argsort(-margin, kind="stable")[: np.count_nonzero(margin > 0)]

@@ -25,6 +25,7 @@ TRAIN_COLOR, EVAL_COLOR = "#2b6cb0", "#c05621"
 PANELS = {"loss": [("loss", "training", TRAIN_COLOR)]}
 for _metric in filter(lambda each: each.panel, METRICS.values()):
     PANELS.setdefault(_metric.panel, []).append((_metric.column, "evaluation", EVAL_COLOR))
+_SHARES = {each.panel for each in METRICS.values() if each.is_share}
 PANELS["learning rate"] = [("learning_rate", "", TRAIN_COLOR)]
 
 # A matrix of more classes is not read but searched: then the most frequent confusions stand here.
@@ -158,6 +159,9 @@ def _chart(title, lines):
         axis.set(title=title, xlabel="step")
         axis.grid(alpha=0.3)
         axis.spines[["top", "right"]].set_visible(False)
+        if title.partition(" of ")[0] in _SHARES:
+            low, high = axis.get_ylim()
+            axis.set_ylim(max(low, 0), min(high, 1.005))
         if len(lines) > 1:
             axis.legend(frameon=False)
         text = io.StringIO()

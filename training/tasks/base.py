@@ -45,6 +45,19 @@ class Metric(NamedTuple):
         """Returns the number that is larger for a better value; of a score, the value."""
         return value if self.is_share else -value
 
+    def margin(self, value: float, count: int) -> str:
+        """Returns the 95 % interval of a share of `count` images, in percent; "" of a score.
+
+        Wilson's, Probable inference (1927), for images drawn at random.
+        """
+        if not self.is_share or count < 1:
+            return ""
+        square = 1.96**2 / count
+        middle = value + square / 2
+        half = (square * (value * (1 - value) + square / 4)) ** 0.5
+        low, high = ((middle + side * half) / (1 + square) for side in (-1, 1))
+        return f"{100 * max(low, 0):.1f} to {100 * min(high, 1):.1f} %"
+
     def text(self, value: float) -> str:
         """Returns a value as it is shown, a share in percent."""
         return f"{100 * value:.2f} %" if self.is_share else f"{value:.4g}"

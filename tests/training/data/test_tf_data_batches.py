@@ -12,6 +12,7 @@ from keras_vit.training.config import default_config
 from keras_vit.training.data import decoded_image_cache, tf_data_batches
 from keras_vit.training.data.order import example_order, permute
 from keras_vit.training.data.run_data import RunData
+from keras_vit.training.data.skip_unreadable import SkipCounter
 from keras_vit.training.errors import UsageError
 from tests.training.data import helpers
 from tests.training.data.helpers import PLAIN, assert_equal, joined, read_by, take
@@ -44,9 +45,9 @@ def test_images_of_static_shapes_keep_their_labels_and_follow_the_seed(train, da
 
 @pytest.mark.rows(
     (1, 1, 0.3, True, {}),
-    (10, 2, 0.0, False, {"cache": True}),
+    (10, 2, 0.0, False, {"cache": "on"}),
     pytest.param(2, 4, 0.3, False, {}, marks=pytest.mark.long),
-    (2, 1, 0.0, True, {"cache": True, "on_error": "skip"}),
+    (2, 1, 0.0, True, {"cache": "auto", "on_error": "skip"}),
 )
 def test_steps_and_shares(start_step, workers, mixup_p, remote, changes, digits_split, monkeypatch):
     split = digits_split("train[:100]")
@@ -133,7 +134,7 @@ def test_batches_are_mixed_once(data_dir):
 @pytest.mark.rows(
     ({"batch_size": 30, "num_input_pipelines": 4}, "multiple of num_input_pipelines"),
     ({"num_input_pipelines": 2, "input_pipeline_id": 2}, "input_pipeline_id"),
-    ({"text": "resize(8)", "cache": True}, "begin with decode"),
+    ({"text": "resize(8)", "cache": "on"}, "begin with decode"),
     ({"text": "decode|value_range"}, "add a resize or a crop"),
 )
 def test_arguments_that_do_not_fit_are_explained(changes, message, train, digits_split):
@@ -183,7 +184,7 @@ def test_images_without_a_real_label_are_masked(tiny, resize_row):
 @pytest.mark.parametrize("remote", [False, True])
 def test_what_is_kept_is_neither_read_nor_decoded_again(counted, remote):
     split, reads = counted
-    dataset = helpers.train(read_by(split, remote=remote), PLAIN, cache=True, batch_size=1438)
+    dataset = helpers.train(read_by(split, remote=remote), PLAIN, cache="on", batch_size=1438)
     reads.clear()
     take(dataset, 3)  # What is on its way when the first epoch ends may be read twice.
     assert 1438 <= len(reads) < 2 * 1438
@@ -201,19 +202,43 @@ def photos(tmp_path):
 def test_a_run_of_kept_photos_resumes_with_the_same_bits(photos):
     (photos.dataset.place / "class0/2.jpg").write_bytes(b"")
     options = {"text": "decode|inception_crop(8)", "batch_size": 4, "on_error": "skip"}
-    whole = take(helpers.train(photos, **options, cache=True), 7)
-    assert_equal(take(helpers.train(photos, **options, cache=True, start_step=2), 5), whole[2:])
+    whole = take(helpers.train(photos, **options, cache="on"), 7)
+    assert_equal(take(helpers.train(photos, **options, cache="on", start_step=2), 5), whole[2:])
     options["text"] = "decode|resize(8)"
-    assert_equal(*(take(helpers.train(photos, **options, cache=on), 4) for on in (False, True)))
+    assert_equal(*(take(helpers.train(photos, **options, cache=on), 4) for on in ("off", "on")))
+
+
+def test_as_many_images_are_kept_as_fit_with_the_same_bits(counted, monkeypatch, caplog):
+    split, reads = counted
+    whole = take(helpers.train(split, PLAIN, cache="on", batch_size=1438), 2)
+    kept, size = 400, 8 * 8 * 3  # of digits, which are decoded to three channels
+    monkeypatch.setattr(decoded_image_cache, "free_memory", lambda: 2 * kept * size)
+    with caplog.at_level("INFO", "keras_vit"):
+        dataset = helpers.train(split, PLAIN, cache="auto", batch_size=1438)
+    assert "400 of 1438 decoded images find room in memory" in caplog.text
+    assert_equal(take(dataset, 2), whole)
+    reads.clear()
+    take(dataset, 1)
+    assert {*reads} == {*range(kept, 1438)}
+    # Evaluations read nothing again, where what they prepare fits.
+    for room, read_again in ((4 * 1438 * size * 4 - 8, True), (4 * 1438 * size * 4, False)):
+        monkeypatch.setattr(decoded_image_cache, "free_memory", lambda room=room: room)
+        settings = {"batch_size": 719, "skip_counter": SkipCounter()}
+        batches = tf_data_batches.eval_dataset(split, split.preprocess(PLAIN), **settings)
+        batches = decoded_image_cache.keep_prepared(batches, split)
+        first = take(batches, -1)
+        reads.clear()
+        assert_equal(take(batches, -1), first)
+        assert bool(reads) == read_again
 
 
 def test_decoded_images_that_do_not_fit_are_refused(photos, tmp_path, monkeypatch):
     wanted = 6 * 12.5 * 8 * 3 / 0.75  # 6 images of 12.5 rows on average.
     monkeypatch.setattr(decoded_image_cache, "free_memory", lambda: wanted * 1.1)
-    take(helpers.train(photos, cache=True), 1)
+    take(helpers.train(photos, cache="on"), 1)
     monkeypatch.setattr(decoded_image_cache, "free_memory", lambda: wanted * 0.9)
     with pytest.raises(UsageError, match=r"^config\.cache: the 6 decoded .* data set\.$"):
-        helpers.train(photos, cache=True)
+        helpers.train(photos, cache="on")
     monkeypatch.undo()  # A container has less memory than its machine.
     machine = SimpleNamespace(available=80_000)
     monkeypatch.setattr(decoded_image_cache.psutil, "virtual_memory", lambda: machine)

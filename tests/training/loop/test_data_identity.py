@@ -102,7 +102,7 @@ def test_a_run_by_epochs_keeps_its_steps(photos, run, tmp_path, caplog, capsys):
     paint(photos, "crow", 40, 0)
     assert "photos of crow instead of" in refusal(photos, tmp_path / "run", **epochs)
     message = refusal(photos, tmp_path / "run", **epochs, data_changed="accept")
-    assert "It trains no longer: put it back, or use another --workdir." in message
+    assert "The run has ended: put it back, or train its model on what is there now: " in message
     (tmp_path / "run" / "model.keras").unlink()  # Unfinished.
     shutil.rmtree(max((tmp_path / "run" / "checkpoints").iterdir()))
     for choice in ("accept", "refuse"):
@@ -231,7 +231,7 @@ def test_few_shot_images_are_none_that_train_and_stay(photos, tmp_path, monkeypa
     (tmp_path / "others" / "crow").rename(tmp_path / "others" / "wren")
     config.data_changed = "accept"
     (run / "model.keras").unlink()  # of a run that was killed after its last step
-    with pytest.raises(UsageError, match=r"config\.few_shot are others\. It trains no longer"):
+    with pytest.raises(UsageError, match=r"config\.few_shot are others\. The run has ended"):
         trainer.train(config, run)
 
 

@@ -6,11 +6,13 @@ import keras
 import numpy as np
 import pytest
 
+from keras_vit.__main__ import main
 from keras_vit.training.engine.tensorflow import TensorFlowEngine
-from keras_vit.training.errors import UsageError
+from keras_vit.training.errors import Interrupted, UsageError
 from keras_vit.training.loop import trainer
 from keras_vit.training.loop.best_evaluation import BestEvaluation
 from keras_vit.training.loop.interruption import StopRequest
+from keras_vit.training.reporting.metrics_csv import read_metrics
 from keras_vit.training.tasks import METRICS
 from tests.training.runs import assert_same, rows
 
@@ -111,6 +113,56 @@ def test_the_best_evaluation_is_handed_over(run, config, tmp_path, caplog):
     config_of_run.total_steps *= 2
     with pytest.raises(UsageError, match="To train its model further: another --workdir, --con"):
         trainer.train(config_of_run, run[0])
+
+
+def test_a_stopped_run_is_ended_or_has_other_steps(config, tmp_path, monkeypatch, caplog, refused):
+    caplog.set_level("INFO", logger="keras_vit")
+    config = config.copy_and_resolve_references()
+    config.update(total_steps=12, eval_every_steps=4, hand_over="best", steps_per_call=1)
+    config.early_stopping.patience = 0
+    train, run, whole = TensorFlowEngine.train, tmp_path / "run", tmp_path / "whole"
+
+    def stop(engine, batches, count, **requests):
+        report = train(engine, batches, count, **requests)
+        return report._replace(stop=engine.step == 6)
+
+    for workdir in (run, whole):
+        with (
+            monkeypatch.context() as patch,
+            pytest.raises(Interrupted, match=r"(run|whole) --finish$"),
+        ):
+            patch.setattr(TensorFlowEngine, "train", stop)
+            trainer.train(config, workdir)
+    said = refused("evaluate", run) + refused("report", run)
+    assert said.count(f"train --workdir={run} --finish ends it now; {run / 'best.keras'} has") == 2
+    before = rows(run)
+    assert "without config.json" in refused("train", f"--workdir={tmp_path}", "--finish")
+    assert "neither" in refused("train", f"--workdir={run}")
+    # Fewer steps keep the schedule, more stretch it.
+    for total, length in ((8, 12), (24, 24)):
+        changed = tmp_path / f"{total}"
+        shutil.copytree(run, changed)
+        config.update(total_steps=total)
+        trainer.train(config, changed)
+        assert f"The run ends at step {total} instead of 12." in caplog.text
+        rates = dict(read_metrics(changed / "metrics.csv")["learning_rate"])
+        assert rates[8] == pytest.approx(0.5 * (1 + np.cos(np.pi * (7 - 5) / (length - 5))))
+    config.update(total_steps=5)
+    with pytest.raises(UsageError, match=r"at least 6, where .*run stands"):
+        trainer.train(config, run)
+    config.update(total_steps=12)
+    # It ends with the better of its last weights and those of step 4, and is evaluated.
+    assert main(["train", f"--workdir={run}", "--finish"]) == 0
+    losses = dict(read_metrics(run / "metrics.csv")["eval_loss"])
+    assert [*losses] == [4, 6] and rows(run)[:-1] == before
+    found = keras.saving.load_model(run / "model.keras")
+    best = keras.saving.load_model(run / "best.keras")
+    same = all(map(np.array_equal, found.get_weights(), best.get_weights()))
+    assert same == (losses[4] <= losses[6])
+    # The command that began it goes on, with the bits of a run that was not ended.
+    trainer.train(config, run)
+    trainer.train(config, whole)
+    assert_same(run, whole)
 
 
 @pytest.mark.long

@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+import scipy.stats
 
 from keras_vit.__main__ import main
 from keras_vit.training import data
@@ -9,6 +10,7 @@ from keras_vit.training.inference.keras_function import KerasFunction
 from keras_vit.training.loop import trainer
 from keras_vit.training.reporting import collect_run_results
 from keras_vit.training.reporting.metrics_csv import read_metrics
+from keras_vit.training.tasks import METRICS
 from tests.training.data.helpers import write_photos
 
 
@@ -49,8 +51,17 @@ def test_evaluations_before_other_data_was_accepted_are_not_of_the_model():
     config = {"data": {"accepted_after": 10}, "hand_over": "best", "total_steps": 30}
     config["early_stopping"] = {"metric": "eval_top1"}
     tiles = {"top-1 accuracy": "20.00 %", "last top-1 accuracy, at step 30": "10.00 %"}
-    tiles |= {"images evaluated": "20", "steps": "30 of 30"}
+    tiles |= {"images evaluated": "20", "steps": "30 of 30", "step of the model": "20"}
+    tiles["95 % interval"] = "8.1 to 41.6 %"
     assert collect_run_results._tiles(series, config) == tiles
+
+
+@pytest.mark.rows((4, 20), (0, 10), (10, 10), (24, 28), (1, 1))
+def test_the_margin_of_a_share_is_that_of_scipy(hits, count):
+    low, high = scipy.stats.binomtest(hits, count).proportion_ci(method="wilson")
+    found = METRICS["eval_top1"].margin(hits / count, count)
+    assert found == f"{100 * low:.1f} to {100 * high:.1f} %"
+    assert not METRICS["eval_loss"].margin(0.5, count)
 
 
 def test_labels_of_a_page_are_outputs_of_the_model(bird_model, tmp_path):

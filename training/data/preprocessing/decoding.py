@@ -113,7 +113,19 @@ class Decode:
             decode = self._other if tf.executing_eagerly() else self._other_in_graphs
             return in_window(decode(image, orientation))
 
-        return tf.cond(is_jpeg & (orientation == 1), upright_jpeg, other)
+        def turned_jpeg():
+            shape, is_swapped = tf.io.extract_jpeg_shape(image), orientation > 4
+            seen = tf.gather(shape, tf.where(is_swapped, (1, 0, 2), (0, 1, 2)))
+            if (target := size_of(seen)) is None:
+                return other()
+            target = tf.where(is_swapped, target[::-1], target)
+            decode = partial(self._jpeg, _within_limit(image, shape[:2]), None)
+            found = _turned(_reduced(decode, shape[:2], target, self.reduced), orientation)
+            return tf.ensure_shape(found, (None, None, self._channels))
+
+        turns = bool(self.reduced and size_of) and window_of is None
+        stored = partial(tf.cond, is_jpeg, turned_jpeg, other) if turns else other
+        return tf.cond(is_jpeg & (orientation == 1), upright_jpeg, stored)
 
     def _orientation(self, image, is_jpeg):
         """Returns the orientation, int32 from 1 to 8, of pixels that TensorFlow decodes."""

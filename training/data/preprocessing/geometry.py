@@ -65,6 +65,10 @@ class RandomResizedCrop(NamedTuple):
         """Returns the crop of `image`, resized."""
         return self.resize(cut(image, self.box(tf.shape(image), seed)))
 
+    def size_of(self, shape: tf.Tensor) -> tuple[int, int] | None:
+        """Returns `shape` of the crop, of an image of any shape."""
+        return self.shape
+
     def resize(self, crop: tf.Tensor, convert: Callable | None = None) -> tf.Tensor:
         """Returns the crop resized and, if given, converted by an affine function to float32."""
         if self.shape:

@@ -78,6 +78,8 @@ class Preprocess:
             raise ValueError(f"Expected only value_range after on_device. {received}")
         if len(operations) > MAX_OPERATIONS:
             raise ValueError(f"Expected at most {MAX_OPERATIONS} operations. {received}")
+        # What an image is resized to next, for decoding a JPEG at a fraction of its size.
+        self._size_of = getattr(operations[1].apply, "size_of", None) if operations[1:] else None
         numbered = [op._replace(number=number) for number, op in enumerate(operations)]
         self.random = [op.name for op in operations if op.random]
         on_labels = [op for op in host if op.stage == "label"]
@@ -110,12 +112,13 @@ class Preprocess:
         """Returns what the first operation, `decode`, makes of a string scalar: uint8 pixels.
 
         Raises `ValueError` if the text does not begin with it. Called on the pixels, the object
-        gives what it gives for the string, but for a crop of a JPEG; see docs/data.md.
+        gives what it gives for the string, but for a crop of a JPEG; see docs/data.md. With
+        `reduced_decoding`, the whole image has so many times the rows and columns of the crop.
         """
         if not self._decode:
             received = f"Received: {self.text!r}."
             raise ValueError(f"Expected operations that begin with decode. {received}")
-        return self._decode(image)
+        return self._decode(image, size_of=self._size_of)
 
     def require_fit(self, key: str, split: Any, shape: Sequence[int | None]) -> None:
         """Raises `ValueError` unless images of `config.<key>` get the shape and range of a model's.
@@ -240,7 +243,7 @@ def _decode_to_size(decode, size_of, image, seed):
 def _decode_and_crop(decode, crop, flip, to_range, image, seed):
     """Decodes only what the crop keeps, and flips it before the resize, while it has few bytes."""
     crop_seed = operation_seed(seed, 1)
-    image = decode(image, lambda shape: crop.box(shape, crop_seed), lambda _: crop.shape)
+    image = decode(image, lambda shape: crop.box(shape, crop_seed), crop.size_of)
     if flip:
         image = flip(image, operation_seed(seed, 2))
     # The range changes on the way from bytes to floats, which costs nothing: bilinear resizing is

@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import logging
 import os
+import shlex
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -53,11 +54,15 @@ def require_same(
     where: str,
     accept: bool = False,
     finished: bool = False,
+    *,
+    dataset: str = "",
+    model: str = "",
 ) -> None:
     """Raises `UsageError` if the data of the run `where` is not what it was.
 
     With `accept` its owner takes other data, as long as no label stands for another class, and the
-    run has not `finished`: other photos would not train it.
+    run has not `finished`: other photos would not train it. The error names the command that trains
+    `model`, the run's, if there is one, on `dataset`, its data.
     """
     changed, moved = changes(before, now)
     others = any(_photos(before[split]) != _photos(now[split]) for split in SPLITS)
@@ -65,18 +70,21 @@ def require_same(
         scored = "the images of config.few_shot are others"
         changed, others = f"{changed}; {scored}" if changed else scored, True
     finished = finished and others
+    # A folder of photos has a command that trains the run's model on what is there now.
+    name = shlex.quote(f"own_photos:{dataset.removeprefix('folder:')},model={model}")
+    new = f"train its model on what is there now: keras-vit train --config={name} "
+    new += f"--workdir={shlex.quote(f'{where}-2')}"
+    new = new if model and dataset.startswith("folder:") else "use another --workdir"
     if moved:
         remedy = "Labels stand for other classes now: put it back, or"
     elif finished:
-        remedy = "It trains no longer: put it back, or"
+        remedy = "The run has ended: put it back, or"
     else:
         remedy = "Put it back, set --config.data_changed=accept to go on with it, or"
     if changed and accept and not moved and not finished:
         logger.warning("The data of %s has changed: %s. It is accepted.", where, changed)
     elif changed:
-        raise UsageError(
-            f"The data of {where} has changed: {changed}. {remedy} use another --workdir."
-        )
+        raise UsageError(f"The data of {where} has changed: {changed}. {remedy} {new}")
     elif _written_since(before, now):
         logger.warning(
             "Files of the data of %s were written since, with the same names and sizes. If they "

@@ -319,9 +319,20 @@ def test_crops_are_decoded_at_that_size(windows):
         sides = np.floor(np.array([top, left, top + height, left + width]) / ratio + 0.5)
         assert smaller == (*sides[:2], *(sides[2:] - sides[:2]))
     assert {ratio for ratio, _ in windows[1::2]} >= {2, 4}
-    # Other formats and turned photos are decoded whole.
+    # Other formats are decoded whole, photos whole before they are turned.
     whole, reduced = (Preprocess("decode|resize(10)", reduced_decoding=least) for least in (0, 1))
-    turned = tf.constant(oriented(6, image=Image.fromarray(SMOOTH)))
-    for content in (tf.io.encode_png(SMOOTH), turned):
-        np.testing.assert_array_equal(reduced(content, (0, 0)), whole(content, (0, 0)))
+    png = tf.io.encode_png(SMOOTH)
+    np.testing.assert_array_equal(reduced(png, (0, 0)), whole(png, (0, 0)))
     assert not np.array_equal(reduced(SMOOTH_JPEG, (0, 0)), whole(SMOOTH_JPEG, (0, 0)))
+
+
+@pytest.mark.rows(1, 3, 6, 8)
+def test_whole_images_are_kept_at_a_fraction_and_turned(number):
+    stored = Image.fromarray(np.resize(SMOOTH, (300, 400, 3)))
+    content = tf.constant(oriented(number, image=stored))
+    size = (20, 45) if number < 5 else (45, 20)
+    small = Preprocess(f"decode|inception_crop({size})", reduced_decoding=2).decoded(content)
+    # A fourth leaves 75 x 100 pixels as it is stored, an eighth too few.
+    plain = tf.io.decode_jpeg(content, ratio=4)
+    turn = {1: 0, 3: 2, 6: 3, 8: 1}[number]
+    np.testing.assert_array_equal(small, np.rot90(plain, turn))

@@ -65,7 +65,8 @@ def run(options: argparse.Namespace) -> None:
         environment=environment,
     )
     if "peak" not in found:
-        ((_, turns),) = measure(f"{__name__}:product", {"": {"size": options.matrix}}).values()
+        task = {"": {"size": options.matrix}}
+        ((_, turns),) = measure(f"{__name__}:product", task, together=False).values()
         operations = 2 * options.matrix**3 * _PRODUCTS
         found["peak"] = operations / min(each["median"] for each in turns)
     sides = [name for name in SIDES if not missing(LIBRARIES[name][1])]

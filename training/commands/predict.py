@@ -203,7 +203,9 @@ def _show(options, predictor):
         marked = _trained_on(options, dict(zip(predictor.photos, predictions, strict=True)))
         write_text(options.output, predictions_html(predictor.name, readable, marked))
     if options.masks:
-        _write_masks(options, readable, predictor.preprocessing)
+        both = zip(predictor.photos, predictions, strict=True)
+        photos = {photo: each.answer for photo, each in both if each.error is None}
+        _write_masks(options, photos, predictor.preprocessing)
     rows = [
         (each.id, rank, name, f"{value:.4f}")
         for each in readable
@@ -225,22 +227,22 @@ def _show(options, predictor):
             print(f"Written to {options.output}")
 
 
-def _write_masks(options, predictions, preprocessing):
-    """Writes the masks of photos by their names, which differ."""
+def _write_masks(options, answers, preprocessing):
+    """Writes the masks of {photo: answer} by the photos' names, which differ."""
     from ..tasks.segmentation import write_mask
 
-    if "mask" not in predictions[0].answer:
+    if not all("mask" in answer for answer in answers.values()):
         raise UsageError(f"Expected --masks with a model of masks. Received: {options.source}.")
     if "crop" in preprocessing or "pad" in preprocessing:
         raise UsageError(
             "Expected --masks with a model whose preprocessing keeps the whole photo. Received: "
             f"{preprocessing!r}."
         )
-    files = [options.masks / f"{pathlib.PurePath(each.id).stem}.png" for each in predictions]
-    if len(set(files)) < len(files):
+    files = {photo: options.masks / f"{pathlib.PurePath(photo).stem}.png" for photo in answers}
+    if len({*files.values()}) < len(files):
         raise UsageError("Expected photos of different names with --masks, which names its files.")
-    for file, each in zip(files, predictions, strict=True):
-        write_mask(file, each.answer["mask"], each.id)
+    for photo, file in files.items():
+        write_mask(file, answers[photo]["mask"], photo)
 
 
 def _trained_on(options, predictions):

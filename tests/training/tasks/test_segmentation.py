@@ -310,7 +310,7 @@ def test_predictions_are_areas_masks_and_overlays(tmp_path):
         write_mask(tmp_path / "b.png", mask + 254, str(tmp_path / "photo.jpg"))
 
 
-def test_own_photos_with_masks_train_a_segmenter(tmp_path):
+def test_own_photos_with_masks_train_a_segmenter(tmp_path, printed):
     root = write_masks(tmp_path / "roads", sizes=((20, 30),) * 8, names=["road", "tree", "sky"])
     config = overrides.load_config(f"own_photos:{root},size=24,steps=2")
     config.model.update(hidden_size=16, mlp_dim=32, num_heads=2, num_layers=1)
@@ -321,4 +321,11 @@ def test_own_photos_with_masks_train_a_segmenter(tmp_path):
     source = open_source(tmp_path / "run")
     assert source.interface.class_names == ["road", "tree", "sky"]
     assert source.model.output_shape == (None, 24, 24, 3)
-    assert open_source(tmp_path / "run" / "model.keras").task is TASK
+    model, photo = tmp_path / "run" / "model.keras", root / "images" / "0.png"
+    assert open_source(model).task is TASK
+    found = json.loads(printed("predict", model, photo, f"--masks={tmp_path / 'out'}", "--json"))
+    mask = read_mask((tmp_path / "out" / "0.png").read_bytes(), "0.png")
+    assert mask.shape == (20, 30, 1)
+    shares = {each["class"]: each["area"] for each in found[0]["areas"]}
+    assert sum(shares.values()) == pytest.approx(1)
+    assert {["road", "tree", "sky"][value] for value in np.unique(mask)} <= {*shares}

@@ -1,7 +1,7 @@
-"""`keras-vit train`, or without the word: trains, or resumes, a model.
+"""`keras-vit train`: trains a model, or resumes a run. The word `train` may be left out.
 
-Trains the model that a config describes, on one device, several, several hosts or a TPU.
-The same command resumes a run that was stopped or killed, at exactly the step it had saved.
+Trains the model that a config describes, on one device, several, several hosts or a TPU. The same
+command resumes a run that was stopped or killed, at exactly the step it had saved.
 
   keras-vit --config=quickstart --workdir=runs/quickstart
   keras-vit --config=finetune:MODEL,DATASET --workdir=DIR

@@ -64,7 +64,7 @@ def write_card(
     handle: str,
     directory: str | os.PathLike,
     *,
-    license: str = "apache-2.0",
+    license: str,
     config: Mapping[str, Any] | None = None,
 ) -> list[pathlib.Path]:
     """Writes what publishing an artifact needs besides the artifact, and returns the files.

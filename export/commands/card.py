@@ -2,7 +2,8 @@
 
 It verifies the artifact first.
 
-  keras-vit export card modules/digits --against=RUN --handle=me/digits/1 --output=out
+  keras-vit export card modules/digits --against=RUN --handle=me/digits/1 --license=mit \\
+      --output=out
 """
 
 import argparse
@@ -18,8 +19,8 @@ def add_options(parser: CommandParser) -> None:
     parser.add_path("--output", text, required=True)
     text = "the name that the module is published under"
     parser.add_argument("--handle", metavar="PUBLISHER/MODEL/VERSION", required=True, help=text)
-    text = "of the weights, as an SPDX identifier; default apache-2.0"
-    parser.add_argument("--license", default="apache-2.0", metavar="NAME", help=text)
+    text = "of the weights, as an SPDX identifier"
+    parser.add_argument("--license", metavar="NAME", required=True, help=text)
 
 
 def run(options: argparse.Namespace) -> int:

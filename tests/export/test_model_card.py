@@ -25,6 +25,7 @@ def lite_report(tiny, tiny_tflite, images):
 @pytest.fixture
 def texts(tiny, tmp_path):
     def write(report, model=tiny, handle="me/tiny_vit/2", **options):
+        options = {"license": "apache-2.0", **options}
         files = write_card(model, report, handle, tmp_path, **options)
         assert files[0].name == "tiny-vit.md"
         return [file.read_text(encoding="utf-8") for file in files]

@@ -401,7 +401,9 @@ class _Run:
     def _compare_labels(self, model):
         """Writes what the first evaluation shows of labels; data that changed is compared anew."""
         file, now = self.directory.path / doubtful_labels.FILE, self.state.data
-        kept = doubtful_labels.kept_doubts(self.directory.path)
+        kept: Mapping[str, np.ndarray] = {}
+        with contextlib.suppress(ValueError):  # damaged: written anew
+            kept = doubtful_labels.kept_doubts(self.directory.path)
         if kept and kept["step"] <= self.engine.step and np.array_equal(kept["data"], now):
             return
         source = KerasFunction(model, identified=False)

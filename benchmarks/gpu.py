@@ -61,20 +61,19 @@ def run(options: argparse.Namespace) -> None:
         rounds=options.rounds,
         threads=0,
         seconds=options.seconds,
-        together=True,
         environment=environment,
     )
     if "peak" not in found:
-        task = {"": {"size": options.matrix}}
-        ((_, turns),) = measure(f"{__name__}:product", task, together=False).values()
-        operations = 2 * options.matrix**3 * _PRODUCTS
-        found["peak"] = operations / min(each["median"] for each in turns)
+        ((_, turns),) = measure(f"{__name__}:product", {"": {"size": options.matrix}}).values()
+        found["peak"] = 2 * options.matrix**3 * _PRODUCTS / min(each["median"] for each in turns)
     sides = [name for name in SIDES if not missing(LIBRARIES[name][1])]
     todo = [row for row in cases if row not in found["rows"]]
     # Batches of inference take so little memory that all are prepared at once.
     for _, group in itertools.groupby(todo, lambda row: row[:5] == "infer" or row):
         tasks = {(row, side): {**cases[row], "library": side} for row in group for side in sides}
-        for (row, side), (facts, turns) in measure(f"{__name__}:prepare", tasks).items():
+        for (row, side), (facts, turns) in measure(
+            f"{__name__}:prepare", tasks, together=True
+        ).items():
             own = {"batch": cases[row]["batch_size"], "times": [each["median"] for each in turns]}
             found["rows"].setdefault(row, {})[side] = facts | turns[-1] | own
         write_text(options.output, json.dumps(found))
@@ -130,14 +129,16 @@ def at_best_batch(found: Mapping[str, Results]) -> dict[str, Results]:
     several: dict[str, list[Results]] = {}
     for name, results in found.items():
         mode, model, pixels, _, *remat = name.split(":")
-        if mode == "train":
-            several.setdefault(":".join([mode, model, pixels, "best", *remat]), []).append(results)
-    best = dict(found)
-    for name, group in several.items():
-        sides = {side: [each[side] for each in group if side in each] for side in group[0]}
-        if len(group) > 1:
-            best[name] = {side: min(each, key=_per_image) for side, each in sides.items()}
-    return best
+        several.setdefault(":".join([mode, model, pixels, "best", *remat]), []).append(results)
+    best = {
+        name: {
+            side: min((each.get(side, own) for each in group), key=_per_image)
+            for side, own in group[0].items()
+        }
+        for name, group in several.items()
+        if len(group) > 1 and name.startswith("train")
+    }
+    return {**found, **best}
 
 
 def _per_image(result):
@@ -160,17 +161,17 @@ def rows_of(found: Mapping[str, Results], peak: float) -> list[dict[str, object]
         rivals = [each for side, each in results.items() if side != "keras_vit"]
         for side, result in results.items():
             speed = 1 / _per_image(result)
-            own = f"best, {result['batch']}" if batch == "best" else batch
             row: dict[str, object] = {
                 "": " ".join([mode, model, *remat]),
                 "pixels": pixels,
-                "batch": own,
+                "batch": f"best, {result['batch']}" if batch == "best" else batch,
+                "library": side,
+                "images/s": f"{speed:.1f}",
+                "ms": f"{1000 * median(result['times']):.2f}",
+                "GiB": f"{(result['device'] or result['memory']) / 2**30:.2f}",
+                "% of peak": f"{100 * flops * speed / peak:.0f}",
+                "compiled in s": f"{result['seconds']:.0f}",
             }
-            row |= {"library": side, "images/s": f"{speed:.1f}"}
-            row["ms"] = f"{1000 * median(result['times']):.2f}"
-            row["GiB"] = f"{(result['device'] or result['memory']) / 2**30:.2f}"
-            row["% of peak"] = f"{100 * flops * speed / peak:.0f}"
-            row["compiled in s"] = f"{result['seconds']:.0f}"
             if rivals:
                 best = min(rivals, key=_per_image)
                 pair = ([t / each["batch"] for t in each["times"]] for each in (best, result))

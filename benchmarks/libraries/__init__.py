@@ -49,9 +49,6 @@ class Case:
     precision: Precision = "float32"
     compiled: bool = False  # by XLA, of PyTorch by `torch.compile`
 
-    def __str__(self) -> str:
-        return f"{self.library}, {self.precision}, batch {self.batch_size}"
-
     @property
     def image_shape(self) -> tuple[int, int, int]:
         """(height, width, 3)."""

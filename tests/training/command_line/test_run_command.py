@@ -137,7 +137,7 @@ def test_options_tell_what_they_do_with_a_path_in_a_store():
     parsers = [each.parser(name) for each in (KERAS_VIT, EXPORT) for name in each.table]
     stores = {item for parser in parsers for item in parser.stores.items()}
     assert {each for each in stores if isinstance(each[1], str)} == {
-        *((name, "write") for name in ("output", "json")),
+        *((name, "write") for name in ("output", "json", "masks")),
         *((name, "change") for name in ("run", "cache_dir")),
         *((name, "keep") for name in ("config", "data_dir", "dataset", "shards", "workdir")),
         ("source", "keep"),  # of vtab

@@ -19,7 +19,7 @@ def get_config() -> ConfigDict:
     config.eval_split = "test"
     config.train_preprocess = "decode|resize(36)|random_shift(4)|value_range(-1,1)"
     config.eval_preprocess = "decode|resize(36)|value_range(-1,1)"
-    config.cache = True
+    config.cache = "on"
     config.update(batch_size=32, eval_batch_size=90)
     config.update(total_steps=1500, steps_per_call=25, log_every_steps=50, eval_every_steps=500)
     config.optimizer.update(base_lr=3e-3, warmup_steps=30, weight_decay=0.1, clip_norm=1.0)

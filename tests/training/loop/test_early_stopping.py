@@ -115,6 +115,7 @@ def test_the_best_evaluation_is_handed_over(run, config, tmp_path, caplog):
         trainer.train(config_of_run, run[0])
 
 
+@pytest.mark.long
 def test_a_stopped_run_is_ended_or_has_other_steps(config, tmp_path, monkeypatch, caplog, refused):
     caplog.set_level("INFO", logger="keras_vit")
     config = config.copy_and_resolve_references()

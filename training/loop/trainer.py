@@ -155,11 +155,9 @@ class _Run:
         self._skipped = 0
 
         keras.utils.set_random_seed(config.seed)
-        objective, teachers = (
-            task_of(config).objective(config, data.train),
-            Teachers(config, data.dataset),
-        )
+        objective = task_of(config).objective(config, data.train)
         objective = Objective(own.losses) if own.losses else objective
+        self.teachers = teachers = Teachers(config, data.dataset)
         engine.build(
             lambda: build_model(config, data.dataset.num_classes, data.dataset.class_names),
             own.optimizer or (lambda model: optimizer_of(config, model)),
@@ -167,43 +165,63 @@ class _Run:
             data.preprocess.on_device,
         )
         data.check(engine.model)
-        named = {"losses": own.losses, "optimizer": own.optimizer and type(engine.optimizer)}
-        names = {key: getattr(each, "__name__", str(each)) for key, each in named.items() if each}
-        before = (directory.before or {}).get("data", {})
-        if before and before.get("own", {}) != names:
-            raise UsageError(
-                f"Expected the losses and optimizer that the run in {directory.address} was begun "
-                f"with: {before.get('own') or 'those of the config'}. Received: "
-                f"{names or 'those of the config'}. Pass the same to training.train."
-            )
-        data.description |= {"own": names} if names else {}
-        for each in few_shot_tasks:
-            each.test.warn_of_shared(data.train)
-        scored = [*filter(None, [data.eval]), *(each.test for each in few_shot_tasks)]
-        for source in (config.checkpoint, *teachers.sources) if scored else ():
+        self._warn_of_images([*(each.test for each in few_shot_tasks)])
+        self._restore()
+        data.description["accepted_after"] = int(self.best.since)
+        self.batches = engine.make_batches(data.train_batches(engine.step))
+        self.evaluators = create_evaluators(config, engine, data, few_shot_tasks, teachers)
+        self.evaluators += own.evaluators
+
+    def _warn_of_images(self, few_shot_splits):
+        """Warns of images that are scored and trained the model, its start or a teacher."""
+        for split in few_shot_splits:
+            split.warn_of_shared(self.data.train)
+        scored = [*filter(None, [self.data.eval]), *few_shot_splits]
+        for source in (self.config.checkpoint, *self.teachers.sources) if scored else ():
             for run, its_config in runs_behind(source):
                 for split in scored:
                     warn_of_trained(split, run, its_config)
-        restored = engine.restore(directory.checkpoints)
-        finished = (directory.path / "model.keras").exists()
-        has_best = (directory.path / "best.keras").exists()
-        agreement_of_workers.check_step(engine)
-        before = directory.before["data"] if directory.before else {}
+
+    def _describe(self, restored):
+        """Adds to the description of the data what else a resumed run has to be given again."""
+        config, description = self.config, self.data.description
+        before = self.directory.before["data"] if self.directory.before else {}
+        named = {
+            "losses": self.own.losses,
+            "optimizer": self.own.optimizer and type(self.engine.optimizer),
+        }
+        names = {key: getattr(each, "__name__", str(each)) for key, each in named.items() if each}
+        if before and before.get("own", {}) != names:
+            raise UsageError(
+                f"Expected the losses and optimizer that the run in {self.directory.address} was "
+                f"begun with: {before.get('own') or 'those of the config'}. Received: "
+                f"{names or 'those of the config'}. Pass the same to training.train."
+            )
+        description |= {"own": names} if names else {}
         begun = before.get("checkpoint", "") if restored else None
         begun = fingerprint.digest_of_checkpoint(config.checkpoint) if begun is None else begun
-        data.description |= {"checkpoint": begun, "teachers": teachers.identity}
-        if restored and before.get("teachers", "") != teachers.identity:
+        description |= {"checkpoint": begun, "teachers": self.teachers.identity}
+        if restored and before.get("teachers", "") != self.teachers.identity:
             raise UsageError(
                 f"config.distill.teacher: {config.distill.teacher} is another model than when the "
                 "run began. Put it back, or use another --workdir."
             )
-        patience = config.early_stopping.patience
-        self.best = BestEvaluation(compared_by(config), patience, engine.step)
-        self.state = LoopState(fingerprint.as_numbers(data.description), self.best)
+        return before
+
+    def _restore(self):
+        """Takes the newest saved state, with the evaluations that still compare."""
+        config, directory, engine = self.config, self.directory, self.engine
+        restored = engine.restore(directory.checkpoints)
+        finished = (directory.path / "model.keras").exists()
+        has_best = (directory.path / "best.keras").exists()
+        agreement_of_workers.check_step(engine)
+        before, description = self._describe(restored), self.data.description
+        self.best = BestEvaluation(compared_by(config), config.early_stopping.patience, engine.step)
+        self.state = LoopState(fingerprint.as_numbers(description), self.best)
         if restored:
             found, now = restored["data"].tolist(), self.state.data.tolist()
             written = fingerprint.as_numbers(before).tolist() if before else now
-            if found not in [now, *data.description["accepted"]]:
+            if found not in [now, *description["accepted"]]:
                 raise UsageError(
                     f"The checkpoints in {directory.checkpoints} are of a run on other data than "
                     "the config.json beside them says. Put those back that belong together, or "
@@ -225,10 +243,6 @@ class _Run:
                 f"config.hand_over=best: {directory.path / 'best.keras'} is not there any more. Go "
                 "on with --config.hand_over=last."
             )
-        data.description["accepted_after"] = int(self.best.since)
-        self.batches = engine.make_batches(data.train_batches(engine.step))
-        self.evaluators = create_evaluators(config, engine, data, few_shot_tasks, teachers)
-        self.evaluators += own.evaluators
 
     def train(self, stop_request: StopRequest, finish: bool = False) -> dict[str, float]:
         engine = self.engine

@@ -64,7 +64,7 @@ def test_research_without_editing(run_installed, installed, tmp_path):
     for example in examples_of(text):
         (tmp_path / re.match(r"# (\w+\.py)\n", example)[1]).write_text(example)
     blocks = re.findall(r"^```\n((?:keras-vit|python) .*?)```", text, re.DOTALL | re.MULTILINE)
-    train, deeper, own, compare = (
+    train, deeper, own, seeds, compare = (
         shlex.split(line) for block in blocks for line in block.splitlines()
     )
     for _, *words in (train, deeper):
@@ -79,6 +79,13 @@ def test_research_without_editing(run_installed, installed, tmp_path):
     # The logger saw every row; a second call finds the run finished, with its own optimizer.
     assert re.findall(r"^(\d+) \{'loss'", printed, re.MULTILINE) == ["50", "100", "150", "200"]
     assert run_installed(*own[1:]).stdout.startswith("finished {'step': 200")
+    shown = run_installed(
+        installed / "bin/keras-vit", *seeds[1:], "--config.total_steps=40", "--config.report=false"
+    ).stdout
+    *scores, (mean, deviation) = re.findall(r"│ +([\d.]+)(?: ± ([\d.]+))? │", shown)
+    scores = [float(score) for score, _ in scores]
+    assert len(scores) == 3 and float(mean) == pytest.approx(np.mean(scores), abs=0.006)
+    assert float(deviation) == pytest.approx(np.std(scores, ddof=1), abs=0.01)
     shown = run_installed(installed / "bin/keras-vit", *compare[1:]).stdout
     assert re.search(r"│ optimizer\.name +│ keras\.Lion +│ adamw +│ keras\.Lion", shown)
     assert re.search(r"│ losses +│ – +│ – +│ focal", shown)

@@ -123,6 +123,18 @@ def unfinished(run: Any) -> str:
     return said
 
 
+def runs_in(folder: Any) -> list[Any]:
+    """Returns the run directories in a folder that is none itself, by name."""
+    is_run = (folder / "config.json").exists()
+    return [] if is_run else sorted(file.parent for file in folder.glob("*/config.json"))
+
+
+def runs_inside(folder: Any) -> str:
+    """Names the first three run directories in a folder, for a message; empty for none."""
+    found = ", ".join(str(run) for run in runs_in(folder)[:3])
+    return f"; runs in it: {found}" if found else ""
+
+
 def without_model(source: str | os.PathLike) -> str:
     """Says what a source is that holds no model of Keras, for a message."""
     name, found = str(source), model_source(source)
@@ -131,6 +143,6 @@ def without_model(source: str | os.PathLike) -> str:
     if found.kind is Kind.UNFINISHED_RUN:
         return f"a run unfinished {unfinished(found.path)}"
     if found.path.is_dir():
-        return "a folder without model.keras"
+        return f"a folder without model.keras{runs_inside(found.path)}"
     is_image = found.path.suffix.lower() in EXTENSIONS and found.path.exists()
     return "an image" if is_image else found.kind.value

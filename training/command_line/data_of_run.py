@@ -8,7 +8,7 @@ from keras_vit.checkpoints.model_source import model_source
 from ..data import Dataset, Split, open_data_of_run
 from ..errors import UsageError
 from ..io.paths import any_path
-from ..source_facts import read_run_config
+from ..source_facts import read_run_config, runs_inside
 
 
 def own_data(options: argparse.Namespace) -> tuple[Dataset, dict[str, Any]]:
@@ -23,7 +23,7 @@ def own_data(options: argparse.Namespace) -> tuple[Dataset, dict[str, Any]]:
     if file is None:
         raise UsageError(
             "Expected a run directory, which knows its own data, or --dataset=NAME. "
-            f"Received: {options.source}, {source.kind.value}."
+            f"Received: {options.source}, {source.kind.value}{runs_inside(source.path)}."
         )
     config = read_run_config(file)
     options.data_dir = options.data_dir or config["data_dir"]

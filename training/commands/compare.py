@@ -1,7 +1,7 @@
 """`keras-vit compare RUN RUN…`: several runs on one page, what differs in their configs first.
 
 Prints where the configs of runs differ and what each run reached; --output also draws the curves
-of all runs. Runs may be unfinished.
+of all runs. Runs may be unfinished. A folder of runs, as of `train --seeds`, stands for them.
 
   keras-vit compare runs/a runs/b runs/c --output=comparison.html
 """
@@ -15,18 +15,18 @@ from ..io.atomic import write_text
 from ..io.paths import any_path
 from ..io.printed_table import Table
 from ..reporting.metrics_csv import read_metrics
-from ..source_facts import read_run_config
+from ..source_facts import read_run_config, runs_in
 from ..tasks import compared_by
 
 
 def add_options(parser: CommandParser) -> None:
-    text = "run directories, two or more"
+    text = "run directories, two or more, or folders of them"
     parser.add_argument("runs", metavar="RUN", nargs="+", type=any_path, help=text)
     parser.add_path("--output", "also write a page of HTML", metavar="FILE")
 
 
 def run(options: argparse.Namespace) -> None:
-    runs = {str(path): path for path in options.runs}
+    runs = {str(path): path for each in options.runs for path in runs_in(each) or [each]}
     missing = [str(each) for each in runs.values() if not (each / "metrics.csv").exists()]
     if missing or len(runs) < 2:
         received = f"{missing[0]}, without metrics.csv" if missing else "one"

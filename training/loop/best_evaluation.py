@@ -19,7 +19,6 @@ class BestEvaluation:
     loss: float = np.inf  # of the best evaluation
     step: float = 0.0  # number of updates before the best evaluation; 0 before any
     model: float = 0.0  # identifies its model, of `RunDirectory.identity_of`
-    last: float = np.nan  # score of the last evaluation
     stale: float = 0.0  # number of evaluations since the best
 
     @property
@@ -37,7 +36,6 @@ class BestEvaluation:
             return False
         score, loss = self.metric.score(values[self.metric.column]), values[LOSS.column]
         better = (score, -loss) > (self.score, -self.loss)
-        self.last = score
         self.stale += 1
         if better:
             self.score, self.loss, self.step, self.stale = score, loss, step, 0
@@ -46,10 +44,3 @@ class BestEvaluation:
     def is_over(self) -> bool:
         """Whether the run is to end before its last step."""
         return bool(self.patience and self.stale >= self.patience)
-
-    def __str__(self) -> str:
-        last, best = (
-            f"{self.metric.column} {self.metric.text(self.metric.score(score))}"
-            for score in (self.last, self.score)
-        )
-        return f"Last evaluation, {last}; best evaluation, at step {self.step:.0f}, {best}"

@@ -465,10 +465,7 @@ class _Run:
             self.directory.save_model(handed_over)
         if self.engine.is_chief and self.best.step:
             last_is_best = self.best.step == self.engine.step
-            last = f"last step, best.keras {'those' if is_best else 'not those'} of the best"
-            whose = "best" if hands_over_best or last_is_best else last
-            logger.info("%s. model.keras has the weights of the %s evaluation.", self.best, whose)
-            self._say_margin()
+            self._say_model(hands_over_best or last_is_best, is_best)
             if not (is_best or last_is_best):
                 logger.warning("%s was removed or replaced.", folder / "best.keras")
         if self.engine.is_chief and self.config.report:
@@ -477,15 +474,21 @@ class _Run:
         # Nobody leaves before the chief has written everything.
         self.engine.gather("")
 
-    def _say_margin(self):
-        metric, series = self.best.metric, read_metrics(self.directory.path / "metrics.csv")
+    def _say_model(self, has_best, is_best):
+        """Says which weights `model.keras` has, what they reach, and which `best.keras` has."""
+        best, series = self.best, read_metrics(self.directory.path / "metrics.csv")
+        metric, step = best.metric, int(best.step if has_best else self.engine.step)
         values, counts = (dict(series.get(each, ())) for each in (metric.column, COUNT))
-        step = self.best.step if self.config.hand_over == "best" else self.engine.step
-        if step in values and (margin := metric.margin(values[step], int(counts[step]))):
-            logger.info(
-                "%s of the model of step %d on %d images: %s, 95 %% interval %s.",
-                *(metric.title, step, counts[step], metric.text(values[step]), margin),
-            )
+        said = f"model.keras has the weights of step {step}, the {'best' if has_best else 'last'}"
+        if step in values:
+            count = int(counts[step])
+            said += f": {metric.title} {metric.text(values[step])} on {count:,} images"
+            margin = metric.margin(values[step], count)
+            said += f", 95 % interval {margin}" if margin else ""
+        if not has_best:
+            said += f"; {'best.keras has' if is_best else 'not'} those of step {best.step:.0f}, "
+            said += f"the best: {metric.text(metric.score(best.score))}"
+        logger.info("%s.", said)
 
     def _profile(self):
         if self.engine.step in self.profile[1:]:

@@ -111,15 +111,14 @@ def transfer(
         if others:
             scores = score_rates(config, workdir, dataset, rates, development)
             rate = choose_rate([scores])
-        for number, seed in enumerate(seeds, 1):
-            label = f"rate {rate:g}, seed {seed} ({number} of {len(seeds)})"
-            run = _run_of_seed(workdir, seed)
-            found[seed] = _train(config, rate, run, dataset, label, seed=seed)
-            if found[seed].diverged:
+        chosen = _with_rate(config, rate)
+        for seed, result in runs.train_seeds(chosen, workdir / "test", dataset, seeds):
+            if result.diverged:
                 raise TrainingError(
                     f"The chosen rate {rate:g} diverged with seed {seed} on the whole training "
-                    f"set: {found[seed].diverged} Leave it out of --rates, in a new --workdir."
+                    f"set: {result.diverged} Leave it out of --rates, in a new --workdir."
                 )
+            found[seed] = result
     return Transfer(config.dataset, task_of(config).main, scores, rate, found)
 
 
@@ -134,9 +133,10 @@ def score_rates(
     train, score = development
     parts, found = {"train_split": train, "eval_split": score}, {}
     for number, rate in enumerate(rates, 1):
-        run = workdir / "development" / f"lr_{rate:g}"
-        label = f"rate {rate:g} ({number} of {len(rates)})"
-        found[rate] = _train(config, rate, run, dataset, label, **parts)
+        run, changed = workdir / "development" / f"lr_{rate:g}", _with_rate(config, rate, **parts)
+        found[rate] = result = runs.train_run(changed, run, dataset)
+        words = (config.dataset, rate, number, len(rates), result, score)
+        logger.info("%s, rate %g (%d of %d): %s on %s", *words)
     return found
 
 
@@ -167,22 +167,17 @@ def score_further_test_sets(
 
     Returns {data set: top-1 accuracies in percent, one per seed}.
     """
-    folders, main = [_run_of_seed(workdir, seed) for seed in seeds], task_of(config).main.name
+    main = task_of(config).main.name
+    folders = [workdir / "test" / f"seed_{seed}" for seed in seeds]
     return {
         each.name: [100 * _score(config, each, run)[main] for run in folders] for each in test_sets
     }
 
 
-def _run_of_seed(workdir, seed):
-    return workdir / "test" / f"seed_{seed}"
-
-
-def _train(config, rate, run, dataset, label, **changes):
+def _with_rate(config, rate, **changes):
     changed = copy.deepcopy(config)
     changed.update({"optimizer": {"base_lr": rate}, **changes})
-    result = runs.train_run(changed, run, dataset)
-    logger.info("%s, %s: %s on %s", changed.dataset, label, result, changed.eval_split)
-    return result
+    return changed
 
 
 def _score(config, dataset, run):

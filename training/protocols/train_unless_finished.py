@@ -1,7 +1,8 @@
-"""One run of a protocol: trained unless it has finished, its scores kept in `result.json`."""
+"""Runs of a protocol: trained unless they have finished, the scores of each in `result.json`."""
 
 import contextlib
 import contextvars
+import copy
 import dataclasses
 import json
 import logging
@@ -25,9 +26,12 @@ from ..io import remote_stores
 from ..io.atomic import write_text
 from ..io.paths import read_path
 from ..loop import run_directory, trainer
+from ..reporting.collect_run_results import step_of_model
 from ..reporting.metrics_csv import read_metrics
 from ..source_facts import read_run_config
-from ..tasks import COUNT, LOSS, Task, task_of
+from ..tasks import COUNT, LOSS, task_of
+
+logger = logging.getLogger("keras_vit")
 
 RESULT = "result.json"
 # Files from which a run would go on, or that describe it.
@@ -79,11 +83,24 @@ def require_last_update(config: ConfigDict) -> None:
         )
 
 
+def train_seeds(
+    config: ConfigDict, workdir: pathlib.Path, dataset: Dataset, seeds: Sequence[int]
+) -> Iterator[tuple[int, RunResult]]:
+    """Yields (seed, scores) of runs that differ in `config.seed` alone, in `workdir`/seed_SEED."""
+    for number, seed in enumerate(seeds, 1):
+        changed = copy.deepcopy(config)
+        changed.seed = seed
+        result = train_run(changed, workdir / f"seed_{seed}", dataset)
+        words = (config.dataset, config.optimizer.base_lr, seed, number, len(seeds), result)
+        logger.info("%s, rate %g, seed %d (%d of %d): %s on %s", *words, config.eval_split)
+        yield seed, result
+
+
 def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> RunResult:
     """Trains one run unless it has finished, and returns its scores.
 
-    The scores are those that the trainer logs after the last step. Once they are in
-    `result.json`, the run's checkpoints for resuming it are deleted; `model.keras` stays.
+    The scores are those of the model that the run hands over. Once they are in `result.json`, the
+    run's checkpoints for resuming it are deleted; `model.keras` stays.
     `dataset` is `config.dataset`, open.
 
     Raises:
@@ -128,7 +145,7 @@ def train_run(config: ConfigDict, workdir: pathlib.Path, dataset: Dataset) -> Ru
         keras.utils.clear_session()
         try:
             trainer.train(config, workdir, dataset=dataset)
-            result = _last_scores(workdir, task_of(wanted))
+            result = _scores(workdir, wanted)
         except Diverged as error:
             result = RunResult(diverged=str(error))
         except TrainingError as error:
@@ -184,8 +201,14 @@ def computed_once(
     return found
 
 
-def _last_scores(workdir: pathlib.Path, task: Task) -> RunResult:
-    last = {name: series[-1][1] for name, series in read_metrics(workdir / "metrics.csv").items()}
+def _scores(workdir, config):
+    series, task = read_metrics(workdir / "metrics.csv"), task_of(config)
+    if config["hand_over"] == "best":
+        # Evaluations before other data was accepted are of other images.
+        since = read_run_config(workdir / "config.json")["data"].get("accepted_after", 0)
+        series = {name: [row for row in rows if row[0] > since] for name, rows in series.items()}
+    step = step_of_model(series, config)
+    last = {name: dict(rows).get(step) for name, rows in series.items()}
     count = int(last[COUNT])
     found = {
         # The file rounds; the number of correct images is an integer.

@@ -15,7 +15,7 @@ from ..data.tf_data_batches import eval_dataset
 from ..inference.open_model import load_model
 from ..io.atomic import atomic_file, write_text
 from ..io.progress_bar import track
-from ..source_facts import read_run_config, unfinished
+from ..source_facts import read_run_config, runs_inside, unfinished
 from ..tasks import COUNT, LOSS, compared_by, task_of
 from .doubtful_labels import FILE as LABELS
 from .doubtful_labels import kept_doubts
@@ -44,7 +44,7 @@ def report_run(
     absent = [n for n in ("config.json", "metrics.csv", "model.keras") if not (run / n).exists()]
     if absent:
         begun = "config.json" not in absent
-        advice = f"a run unfinished {unfinished(run)}." if begun else "no run."
+        advice = f"a run unfinished {unfinished(run)}." if begun else f"no run{runs_inside(run)}."
         raise FileNotFoundError(
             f"Expected the directory of a finished run. Received: {run}, without "
             f"{', '.join(absent)}; it is {advice}"
@@ -150,9 +150,7 @@ def _tiles(series, config):
     if series.get(COUNT):
         main = task_of(config).main
         values = {step: main.text(value) for step, value in series[main.column]}
-        last_step = handed_over = series[main.column][-1][0]
-        if config["hand_over"] == "best":
-            handed_over = _best_step(series, compared_by(config))
+        last_step, handed_over = series[main.column][-1][0], step_of_model(series, config)
         tiles[main.title] = values[handed_over]
         shares, count = dict(series[main.column]), int(last[COUNT])
         if margin := main.margin(shares[handed_over], count):
@@ -168,6 +166,12 @@ def _tiles(series, config):
         tiles["training loss"] = f"{last['loss']:.4f}"
     tiles["steps"] = f"{_last_step(series):,} of {config['total_steps']:,}"
     return tiles
+
+
+def step_of_model(series: dict[str, list[tuple[int, float]]], config: dict) -> int:
+    """Returns the step of the evaluation of `model.keras`, from those of the data of now."""
+    best = config["hand_over"] == "best"
+    return _best_step(series, compared_by(config)) if best else series[COUNT][-1][0]
 
 
 def _best_step(series, metric):

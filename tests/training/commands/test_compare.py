@@ -26,5 +26,7 @@ def test_runs_are_compared_by_config_data_results_and_curves(tmp_path, printed, 
     page = (tmp_path / "page.html").read_text()
     assert page.count("<svg") == 4 and "&lt;focal&gt;" in page and "<focal>" not in page
     assert page.index("Differences of configs") < page.index("Results") < page.index("Curves")
+    # A folder stands for the runs in it.
+    assert printed("compare", tmp_path) == printed("compare", *runs)
     assert "two run directories or more. Received: one." in refused("compare", runs[0])
     assert "nowhere, without metrics.csv." in refused("compare", *runs, f"{tmp_path}/nowhere")

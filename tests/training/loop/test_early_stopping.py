@@ -93,10 +93,10 @@ def test_the_best_evaluation_is_handed_over(run, config, tmp_path, caplog):
     found, best = (keras.saving.load_model(tmp_path / f"{n}.keras") for n in ("model", "best"))
     assert all(map(np.array_equal, found.get_weights(), best.get_weights()))
     losses = {int(row["step"]): float(row["eval_loss"]) for row in rows(tmp_path)}
-    step, (*_, last) = min(losses, key=losses.get), losses.values()
-    said = f"eval_loss {last:.4g}; best evaluation, at step {step}, eval_loss {losses[step]:.4g}. "
-    said += "model.keras has the weights of the best evaluation.\n"
-    assert f"Last evaluation, {said}" in caplog.text
+    step, end = min(losses, key=losses.get), max(losses)
+    counted = f"{rows(tmp_path)[-1]['eval_count']} images"
+    said = f"has the weights of step {step}, the best: loss {losses[step]:.4g} on {counted}.\n"
+    assert f"model.keras {said}" in caplog.text
     before = rows(tmp_path)
     assert trainer.train(config, tmp_path)["step"] == max(losses) and rows(tmp_path) == before
     assert f"already finished, at step {max(losses)}. To train its model further" in caplog.text
@@ -107,9 +107,13 @@ def test_the_best_evaluation_is_handed_over(run, config, tmp_path, caplog):
         trainer.train(config, tmp_path)
     shutil.copy(run[0] / "model.keras", tmp_path / "best.keras")
     trainer.train(config, tmp_path)
-    assert "has the weights of the last step, best.keras not those of the best eval" in caplog.text
+    last = f"has the weights of step {end}, the last: loss {losses[end]:.4g} on {counted}; "
+    of_best = f" those of step {step}, the best: {losses[step]:.4g}.\n"
+    assert f"{last}not{of_best}" in caplog.text
     trainer.train(config_of_run, run[0])  # The run of the fixture hands over the last.
-    assert "has the weights of the last step, best.keras those of the best evalua" in caplog.text
+    losses = {int(row["step"]): float(row["eval_loss"]) for row in rows(run[0])}
+    said = f"; best.keras has those of step {min(losses, key=losses.get)}, the best: "
+    assert f"{said}{min(losses.values()):.4g}.\n" in caplog.text
     config_of_run.total_steps *= 2
     with pytest.raises(UsageError, match="To train its model further: another --workdir, --con"):
         trainer.train(config_of_run, run[0])

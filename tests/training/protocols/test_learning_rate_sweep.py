@@ -1,5 +1,6 @@
 import json
 import pathlib
+import re
 import shutil
 import zipfile
 from unittest import mock
@@ -113,7 +114,7 @@ def test_what_is_replaced_between_runs_is_noticed(config, digits, tmp_path, monk
         write_run_config(workdir, data=described, **schema.complete(config).to_dict())
 
     monkeypatch.setattr(trainer, "train", begin)
-    monkeypatch.setattr(train_unless_finished, "_last_scores", lambda *_: RunResult(0.5))
+    monkeypatch.setattr(train_unless_finished, "_scores", lambda *_: RunResult(0.5))
     settings = {"rates": [0.1], "seeds": [0, 1], "development": DEVELOPMENT}
     with pytest.raises(UsageError, match=r"seed_1 holds a run that began from other weights than"):
         sweep.transfer(config, tmp_path / "s", digits, **settings)
@@ -301,6 +302,59 @@ def test_command_takes_rates_from_table_4(runs, data_dir, tmp_path, refused):
     arguments[1] = "--workdir=s3://bucket/sweep"
     error = refused("sweep", *arguments, "--rates=0.1", "--seeds=0").splitlines()[-1]
     assert error.startswith("error: s3://bucket/sweep/test/seed_0/result.json cannot be read: ")
+
+
+def test_runs_of_several_seeds_have_mean_and_deviation(runs, data_dir, tmp_path, printed, refused):
+    calls, folder = runs({0.01: 0.8, 0.5: DIVERGED}), tmp_path / "runs"
+    words = ["train", f"--config={CONFIG}", f"--data_dir={data_dir}", f"--workdir={folder}"]
+    rate = "--config.optimizer.base_lr=0.01"
+    shown = printed(*words, rate, "--seeds=0,1")
+    assert calls == [(f"runs/seed_{seed}", "train", "test", seed, 0.01) for seed in (0, 1)]
+    assert re.search(r"mean of 2 +│ +80\.50 ± 0\.71 │", shown)
+    # What has finished is kept.
+    printed(*words, rate, "--seeds=0,1,2")
+    assert [call[0] for call in calls[2:]] == ["runs/seed_2"]
+    rows = [*(f"seed_{seed},8{seed}.00,100" for seed in range(3)), "mean of 3,81.00 ± 1.00,"]
+    written = folder / "seeds.csv"
+    assert written.read_text().splitlines() == ["run,top-1 accuracy %,images", *rows]
+    assert "another config (optimizer.base_lr: 0.01 -> 0.02)" in refused(
+        *words, "--config.optimizer.base_lr=0.02", "--seeds=0,1"
+    )
+    diverged = printed(*words, "--config.optimizer.base_lr=0.5", "--seeds=7,8")
+    assert diverged.count("│ diverged ") == 2 and "mean" not in diverged
+    assert "Give --seeds in its place." in refused(*words, "--config.seed=1", "--seeds=0,1")
+    expected = "two seeds or more, as --seeds=0,1,2, in a --workdir that is no run. Received: "
+    assert f"{expected}3." in refused(*words, "--seeds=3")
+    assert "Expected config.eval_split" in refused(*words, "--config.eval_split=", "--seeds=0,1")
+    for seed in (0, 1):
+        write_run_config(folder / f"seed_{seed}")
+    # Commands on one run name those in the folder.
+    inside = f"; runs in it: {folder}/seed_0, {folder}/seed_1."
+    for command in ((words[0], words[-1], "--finish"), ("report", folder), ("evaluate", folder)):
+        assert inside in refused(*command), command
+    write_run_config(folder)
+    assert f"{expected}{folder}, a run." in refused(*words, "--seeds=0,1")
+    assert f"{expected}--finish." in refused(words[0], words[-1], "--finish", "--seeds=0,1")
+
+
+@pytest.mark.rows(
+    ("last", RunResult(0.6, {"top5": 1.0, "loss": 0.3}, 100)),
+    # Of equal accuracies the one of less loss, on the data of the end.
+    ("best", RunResult(0.7, {"top5": 1.0, "loss": 0.4}, 100)),
+)
+def test_the_model_that_is_handed_over_is_scored(
+    hand_over, expected, config, digits, tmp_path, monkeypatch
+):
+    def train(config, workdir, dataset):
+        workdir.mkdir()
+        write_run_config(workdir, data=DATA | {"accepted_after": 1}, seed=0)
+        rows = "1,0.1,1,1,90\n2,0.5,0.7,1,100\n3,0.4,0.7,1,100\n4,0.3,0.6,1,100\n"
+        columns = "step,eval_loss,eval_top1,eval_top5,eval_count\n"
+        (workdir / "metrics.csv").write_text(columns + rows)
+
+    monkeypatch.setattr(trainer, "train", train)
+    config.hand_over = hand_over
+    assert train_run(config, tmp_path / "run", digits) == expected
 
 
 def test_what_a_protocol_chooses_has_its_option(tmp_path, refused):

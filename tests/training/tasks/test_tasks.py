@@ -101,7 +101,7 @@ def test_a_loop_state_goes_on_by_name():
     state.sums = {"updates": 3.0, "loss": 1 / 3, "gradient_norm": 6.0}
     arrays = {name: np.array(value, np.float64) for name, value in state.arrays().items()}
     numbers = {"since": 3, "score": -0.25, "loss": 0.25, "step": 5}
-    numbers |= {"model": 17, "last": -0.5, "stale": 1}
+    numbers |= {"model": 17, "stale": 1}
     assert {name: float(arrays[f"best/{name}"]) for name in numbers} == numbers
     for evaluations in (True, False):
         other = LoopState(state.data, BestEvaluation(METRICS["eval_loss"], since=9))

@@ -44,6 +44,15 @@ def why_not_fused(dtype: str, head_size: int) -> str:
     return why_no_cudnn()
 
 
+def require_fused(dtype: str, head_size: int) -> None:
+    """Raises ValueError, which says why not, unless this machine has such a kernel."""
+    if why_not := why_not_fused(dtype, head_size):
+        raise ValueError(
+            f"Expected a fused kernel for attention: {why_not}. Leave out flash_attention=True "
+            "to take one where there is one."
+        )
+
+
 def fused_attention(
     dtype: str, head_size: int
 ) -> Callable[[Tensor, Tensor, Tensor], Tensor] | None:

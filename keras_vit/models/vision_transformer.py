@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from keras_vit import layers
-from keras_vit.backends.by_backend import why_not_fused
+from keras_vit.backends.by_backend import require_fused
 from keras_vit.initializers import VarianceScaling
 from keras_vit.layers.position_embeddings_2d import POSITION_EMBEDDINGS
 from keras_vit.models.any_resolution import at_any_resolution, attention_of_blocks
@@ -111,9 +111,7 @@ class VisionTransformer(ImageModel):
         images = keras.Input(shape, dtype="float32", name="images")
         policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
         if arguments["flash_attention"]:
-            _require_kernel(
-                policy.compute_dtype, arguments["hidden_size"] // arguments["num_heads"]
-            )
+            require_fused(policy.compute_dtype, arguments["hidden_size"] // arguments["num_heads"])
             # Where the model is loaded, and for other dtypes, it decides for itself.
             arguments["flash_attention"] = None
         a = SimpleNamespace(**arguments, dtype=policy)
@@ -184,15 +182,6 @@ class VisionTransformer(ImageModel):
                 relative positions and axial attention do.
         """
         return at_any_resolution(self, outputs, self.arguments)
-
-
-def _require_kernel(dtype, head_size):
-    """Raises ValueError, which says why not, unless this machine has a kernel for attention."""
-    if why_not := why_not_fused(dtype, head_size):
-        raise ValueError(
-            f"Expected a fused kernel for attention: {why_not}. Leave out flash_attention=True "
-            "to take one where there is one."
-        )
 
 
 def embed(images: Tensor, a: SimpleNamespace) -> tuple[Tensor, Tensor]:

@@ -150,7 +150,7 @@ def test_options_tell_what_they_do_with_a_path_in_a_store():
 
 
 def test_training_names_the_files_that_there_are(monkeypatch, tmp_path, printed):
-    monkeypatch.setattr(trainer, "train", lambda config, workdir: None)
+    monkeypatch.setattr(trainer, "train", lambda config, workdir, finish: None)
     options = ["--config=quickstart", f"--workdir={tmp_path}"]
     for report, page in ((True, f", its page in {tmp_path}/report.html"), (False, "")):
         said = printed(*options, f"--config.report={report}")

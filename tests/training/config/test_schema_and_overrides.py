@@ -204,7 +204,7 @@ def test_a_config_of_some_keys_takes_any(argument, value, kind):
 
 def test_what_cannot_be_set_is_refused():
     for argument, message in (
-        ("cache=", "expected true or false, such as False. Received: nothing"),
+        ("report=", "expected true or false, such as True. Received: nothing"),
         ("dataset", "expected text, such as ''. Received: nothing"),
         ("seed=1.23e1", "expected a whole number, such as 32. Received: 1.23e1"),
         ("batch_size=a", "expected a whole number, such as 32. Received: a"),

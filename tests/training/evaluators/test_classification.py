@@ -8,6 +8,7 @@ from keras_vit.losses import build_loss
 from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training.config import schema
 from keras_vit.training.data.run_data import RunData
+from keras_vit.training.distillation import Teachers
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators import classification
 from keras_vit.training.evaluators.base import create_evaluators
@@ -56,7 +57,7 @@ def test_real_counts_any_label_and_leaves_out_images_without(caplog):
         assert (result["count"], result["top1"], result["top5"]) == (3, 1 / 3, 1.0)
         # Only the last image has one label.
         np.testing.assert_array_equal(result["confusion"], [[0, 0, 0], [1, 0, 0], [0, 0, 0]])
-    assert caplog.text.count("1 images have no label: no figure counts them") == 2
+    assert caplog.text.count("1 image has no label: no figure counts them") == 2
 
 
 @pytest.mark.parametrize("loss", ACTIVATIONS)
@@ -152,12 +153,13 @@ def test_the_evaluators_of_a_config_name_what_they_yield(digits, data_dir):
     # Over a split of one batch, with the identity as the model.
     engine = types.SimpleNamespace(make_split_sums=make_split_sums)
     wanted = schema.complete({"dataset": "digits", "batch_size": 8, "total_steps": 3})
-    assert create_evaluators(wanted, engine, None, []) == []
+    assert create_evaluators(wanted, engine, None, [], Teachers(wanted, None)) == []
     wanted.update(eval_split="test", eval_every_steps=7, data_dir=data_dir)
     wanted.update(dict.fromkeys(("train_preprocess", "eval_preprocess"), "decode|value_range"))
     wanted.update(few_shot={"datasets": "digits", "shots": (1, 5), "every_steps": 2})
     tasks = [open_task(digits)]
-    exact, few_shot = create_evaluators(wanted, engine, RunData(wanted, digits), tasks)
+    parts = engine, RunData(wanted, digits), tasks, Teachers(wanted, digits)
+    exact, few_shot = create_evaluators(wanted, *parts)
     assert few_shot.tasks == tasks and (exact.every_steps, few_shot.every_steps) == (7, 2)
     assert (exact.distributed, few_shot.distributed) == (True, False)
     assert few_shot.names == ("few_shot/digits_1", "few_shot/digits_5")

@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> None:
     most = max(split.dataset.num_classes for split in splits)
     shown = [*(each for each in task.metrics if most > each.of_more_than), LOSS]
     columns = ["data set", "images", *(each.heading for each in shown)]
-    main, has_margin = task.main, task.main.is_share and not scores
+    main, has_margin = task.main, task.main.of_images and not scores
     columns += [f"95 % interval of {main.title}"] if has_margin else []
     for name, result in results.items():
         row = [f"{name} {result['split']}", result["count"]]

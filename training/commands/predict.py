@@ -140,16 +140,20 @@ def _show_mistakes(options):
     """Prints what training found, in a table, CSV or JSON."""
     if options.photos or options.dataset or options.output or options.shards:
         raise UsageError("Expected a run alone with --mistakes, and perhaps --csv or --json.")
-    dataset, _ = own_data(options)
-    import_tensorflow()
+    import_tensorflow()  # quietly, as reading the data needs it
     from ..reporting.doubtful_labels import doubt_table, kept_doubts
+
+    dataset, _ = own_data(options)
 
     if not (found := kept_doubts(any_path(options.source))):
         raise UsageError(
-            "Expected a run on photos in folders of classes that was evaluated once, with "
+            "Expected a run on photos in folders of classes, after ten passes over them, with "
             f"--mistakes. Received: {options.source}."
         )
     table = doubt_table(found, dataset.class_names or ())
+    if not table.rows:
+        photos, step = int(found["compared"]), int(found["step"])
+        logger.info("None of %d photos looked like another class after step %d.", photos, step)
     if options.json:
         rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
         print(json.dumps(rows, indent=2, ensure_ascii=False))

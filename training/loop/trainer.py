@@ -171,6 +171,7 @@ class _Run:
         self.batches = engine.make_batches(data.train_batches(engine.step))
         self.evaluators = create_evaluators(config, engine, data, few_shot_tasks, teachers)
         self.evaluators += own.evaluators
+        self._compares_labels = bool(config.report and data.dataset.photos and self.evaluators)
 
     def _warn_of_images(self, few_shot_splits):
         """Warns of images that are scored and trained the model, its start or a teacher."""
@@ -293,6 +294,10 @@ class _Run:
                     late = [each for each in self.evaluators if self._is_due(each.every_steps)]
                     found |= self._evaluate([each for each in late if each not in due])
                     metrics = summary | found
+                    if self._is_time_for_labels():
+                        # All processes enter, as the averages are gathered from all.
+                        with engine.averaged_weights() as model:
+                            self._compare_labels(model)
                     progress.log(metrics, self._in_words(found))
                     self._report_skipped()
                     if engine.is_chief:
@@ -408,12 +413,20 @@ class _Run:
             elif better and self.engine.is_chief:
                 self.directory.save_model(model, "best.keras")
                 self.best.model = self.directory.identity_of("best.keras")
-            if self.engine.is_chief and self.config.report:
+            if self._is_time_for_labels() or self._is_over() or not keep:
                 self._compare_labels(model)
         return values
 
+    def _is_time_for_labels(self):
+        seen = self.engine.step * self.config.batch_size
+        enough = seen >= doubtful_labels.PASSES * self.data.train.num_examples
+        return self._compares_labels and enough
+
     def _compare_labels(self, model):
-        """Writes what the first evaluation shows of labels; data that changed is compared anew."""
+        """Writes what features show of labels, once; data that changed is compared anew."""
+        wanted, self._compares_labels = self._compares_labels, False
+        if not (wanted and self.engine.is_chief):
+            return
         file, now = self.directory.path / doubtful_labels.FILE, self.state.data
         kept: Mapping[str, np.ndarray] = {}
         with contextlib.suppress(ValueError):  # damaged: written anew
@@ -482,7 +495,8 @@ class _Run:
         said = f"model.keras has the weights of step {step}, the {'best' if has_best else 'last'}"
         if step in values:
             count = int(counts[step])
-            said += f": {metric.title} {metric.text(values[step])} on {count:,} images"
+            images = "1 image" if count == 1 else f"{count:,} images"
+            said += f": {metric.title} {metric.text(values[step])} on {images}"
             margin = metric.margin(values[step], count)
             said += f", 95 % interval {margin}" if margin else ""
         if not has_best:

@@ -212,7 +212,7 @@ def _scores(workdir, config):
     count = int(last[COUNT])
     found = {
         # The file rounds; the number of correct images is an integer.
-        each.name: round(last[each.column] * count) / count if each.is_share else last[each.column]
+        each.name: round(last[each.column] * count) / count if each.of_images else last[each.column]
         for each in (*task.metrics, LOSS)
     }
     return RunResult(found.pop(task.main.name), found, count)

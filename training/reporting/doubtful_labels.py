@@ -1,7 +1,7 @@
 """Finds mistakes among one's own labels: photos whose label the other photos contradict.
 
 A trained model knows the labels of its training photos by heart, wrong ones too. So the features of
-the model at the first evaluation of a run are taken, and a linear classifier on them, the least
+the model after `PASSES` over them are taken, and a linear classifier on them, the least
 squares of few-shot evaluation, predicts each tenth of the photos from the other nine.
 """
 
@@ -27,6 +27,8 @@ FILE = "labels.npz"  # in the run directory
 # Photos that are compared, and those that a page shows.
 MAX_PHOTOS, SHOWN = 2000, 12
 FOLDS, L2 = 10, 16.0
+# Over the training photos, before labels are compared: enough to learn, too few to learn by heart.
+PASSES = 10
 _BATCH = 32
 # Large JPEGs are decoded at a fraction of their size: features change little.
 _REDUCED = 2.0

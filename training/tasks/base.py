@@ -27,7 +27,8 @@ class Metric(NamedTuple):
 
     name: str  # such as "top1"
     title: str  # in words
-    is_share: bool = True  # a fraction of the images, of which more is better; else less is
+    is_share: bool = True  # a fraction, of which more is better; else less is
+    of_images: bool = False  # whether it is the fraction of the images that are right
     of_more_than: int = 0  # classes; it says nothing of fewer
     panel: str = ""  # title of the chart on a run's page that shows it; empty for none
 
@@ -46,11 +47,11 @@ class Metric(NamedTuple):
         return value if self.is_share else -value
 
     def margin(self, value: float, count: int) -> str:
-        """Returns the 95 % interval of a share of `count` images, in percent; "" of a score.
+        """Returns the 95 % interval of a share of `count` images, in percent; "" of others.
 
         Wilson's, Probable inference (1927), for images drawn at random.
         """
-        if not self.is_share or count < 1:
+        if not self.of_images or count < 1:
             return ""
         square = 1.96**2 / count
         middle = value + square / 2

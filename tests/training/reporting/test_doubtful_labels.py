@@ -36,7 +36,7 @@ def run(tmp_path_factory):
     (folder / "photos/wren/wren_1.jpg").write_bytes(b"none")
     config = own_photos.get_config(f"{folder / 'photos'},size=24,steps=120")
     config.model.update(hidden_size=32, mlp_dim=64, num_layers=2, patch_size=6)
-    config.update(eval_every_steps=60, log_every_steps=60)
+    config.update(eval_every_steps=120, log_every_steps=60)
     trainer.train(config, folder / "run")
     return folder / "run"
 

@@ -62,6 +62,8 @@ def test_the_margin_of_a_share_is_that_of_scipy(hits, count):
     found = METRICS["eval_top1"].margin(hits / count, count)
     assert found == f"{100 * low:.1f} to {100 * high:.1f} %"
     assert not METRICS["eval_loss"].margin(0.5, count)
+    # Neither counts images.
+    assert not any(METRICS[f"eval_{name}"].margin(0.5, count) for name in ("miou", "pixels"))
 
 
 def test_labels_of_a_page_are_outputs_of_the_model(bird_model, tmp_path):

@@ -76,11 +76,11 @@ def require_same(
     new += f"--workdir={shlex.quote(f'{where}-2')}"
     new = new if model and dataset.startswith("folder:") else "use another --workdir"
     if moved:
-        remedy = "Labels stand for other classes now: put it back, or"
+        remedy = "Labels stand for other classes now: put the data back, or"
     elif finished:
-        remedy = "The run has ended: put it back, or"
+        remedy = "The run has ended: put the data back, or"
     else:
-        remedy = "Put it back, set --config.data_changed=accept to go on with it, or"
+        remedy = "Put the data back, set --config.data_changed=accept to go on with it, or"
     if changed and accept and not moved and not finished:
         logger.warning("The data of %s has changed: %s. It is accepted.", where, changed)
     elif changed:

@@ -44,8 +44,8 @@ class Classification(Task):
     shown = ("classes", "class", "probability")
     encodes_labels_alone = True
     metrics = (
-        Metric("top1", "top-1 accuracy", panel="accuracy"),
-        Metric("top5", "top-5 accuracy", of_more_than=5),
+        Metric("top1", "top-1 accuracy", of_images=True, panel="accuracy"),
+        Metric("top5", "top-5 accuracy", of_images=True, of_more_than=5),
     )
 
     def require_output(self, model: keras.Model, num_classes: int, dataset: str) -> None:

@@ -256,6 +256,9 @@ def _trained_on(options, predictions):
             dataset, config = own_data(options)
             train = dataset.split(config["train_split"])
         if train.fingerprint["digest"] != config["data"]["train"]["digest"]:
+            folder = os.path.join(os.path.realpath(dataset.place), "")
+            if any(os.path.realpath(file).startswith(folder) for file in predictions):
+                own_data(options)  # warns that the data changed
             return set()
         photos = train.photos
     except (OSError, ValueError, TrainingError):

@@ -102,7 +102,9 @@ def test_a_run_by_epochs_keeps_its_steps(photos, run, tmp_path, caplog, capsys):
     paint(photos, "crow", 40, 0)
     assert "photos of crow instead of" in refusal(photos, tmp_path / "run", **epochs)
     message = refusal(photos, tmp_path / "run", **epochs, data_changed="accept")
-    assert "The run has ended: put it back, or train its model on what is there now: " in message
+    assert (
+        "The run has ended: put the data back, or train its model on what is there now: " in message
+    )
     (tmp_path / "run" / "model.keras").unlink()  # Unfinished.
     shutil.rmtree(max((tmp_path / "run" / "checkpoints").iterdir()))
     for choice in ("accept", "refuse"):

@@ -185,7 +185,7 @@ def _tutorial_evaluation(size, folder, batch_size):
     import tensorflow_datasets as tfds
 
     # One pass is measured over and over, which decoded images in memory would not be.
-    once = tfds.ReadConfig(try_autocache="off")
+    once = tfds.ReadConfig(try_autocache=False)
     dataset = tfds.load(_NAME, split="train", data_dir=folder / _TFDS, read_config=once)
 
     def load(example):

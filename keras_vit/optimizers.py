@@ -300,20 +300,8 @@ def _of_keras(name):
     return keras.saving.register_keras_serializable("keras_vit", f"keras.{name}")(OfKeras)
 
 
-# Of `keras.optimizers`, those whose state is all in variables with names of their own: a run that
-# is killed goes on with the same bits.
+# They keep all of their state in variables with names of their own: a run that is killed goes on
+# with the same bits.
+_OF_KERAS = "Adadelta Adagrad Adam AdamW Adamax Ftrl Lamb Lion Muon RMSprop SGD"
 OPTIMIZERS = {"sgd": Momentum, "adamw": AdamW}
-for _name in (
-    "Adadelta",
-    "Adagrad",
-    "Adam",
-    "AdamW",
-    "Adamax",
-    "Ftrl",
-    "Lamb",
-    "Lion",
-    "Muon",
-    "RMSprop",
-    "SGD",
-):
-    OPTIMIZERS[f"keras.{_name}"] = _of_keras(_name)
+OPTIMIZERS |= {f"keras.{name}": _of_keras(name) for name in _OF_KERAS.split()}

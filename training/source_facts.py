@@ -17,7 +17,7 @@ from keras_vit.files.zip_archives import saved_config
 
 from .config import schema
 from .data.sets import fingerprint
-from .data.sets.known_datasets import DATASETS, full_name
+from .data.sets.known_datasets import DATASETS, OF_PHOTOS, full_name
 from .engine.checkpoints import steps
 from .io.image_listing import EXTENSIONS
 from .io.paths import any_path, read_path
@@ -138,7 +138,7 @@ def runs_inside(folder: Any) -> str:
 def without_model(source: str | os.PathLike) -> str:
     """Says what a source is that holds no model of Keras, for a message."""
     name, found = str(source), model_source(source)
-    if full_name(name) in DATASETS or name.startswith(("folder:", "csv:", "masks:", "tfds:")):
+    if full_name(name) in DATASETS or name.startswith((*OF_PHOTOS, "tfds:")):
         return "a data set, in the model's place: --dataset names it"
     if found.kind is Kind.UNFINISHED_RUN:
         return f"a run unfinished {unfinished(found.path)}"

@@ -39,7 +39,7 @@ _BLOCK = (
     "LayerScale_0",
     "LayerScale_1",
 )
-# Of a Segmenter's encoder: the token that a distilled file has, and the name that it is read under.
+# A distilled encoder's token in a Segmenter's file, and the name that it is read under.
 _DISTILLATION, _REGISTER = "encoder.dist_token", "encoder.reg_token"
 # The last projection of f and its LayerScale.
 SCALES = {_BLOCK[4]: "LayerScale_0", _BLOCK[7]: "LayerScale_1"}

@@ -116,6 +116,14 @@ def read_orientation(file: "BinaryIO | PIL.Image.Image") -> int:
     return 1
 
 
+def upright_size(file: "str | os.PathLike | BinaryIO") -> tuple[int, int]:
+    """Returns (height, width) of a photo, turned as its EXIF says; errors of `PIL.Image.open`."""
+    with _opened(file) as photo:
+        width, height = photo.size
+        # From 5 on it is turned by a quarter.
+        return (height, width) if read_orientation(photo) < 5 else (width, height)
+
+
 def is_of_16_bits(content: "bytes | np.ndarray") -> bool:
     """Whether an image file that Pillow reads has 16 bits for a color, given its bytes."""
     if not isinstance(content, bytes) or content.startswith(b"\x89PNG"):

@@ -144,7 +144,6 @@ def _show_mistakes(options):
     from ..reporting.doubtful_labels import doubt_table, kept_doubts
 
     dataset, _ = own_data(options)
-
     if not (found := kept_doubts(any_path(options.source))):
         raise UsageError(
             "Expected a run on photos in folders of classes, after ten passes over them, with "

@@ -78,19 +78,7 @@ class Key(NamedTuple):
 
 
 # Those of `keras_vit.optimizers`, which imports Keras; and why others are none of them.
-_OF_KERAS = (
-    "Adadelta",
-    "Adagrad",
-    "Adam",
-    "AdamW",
-    "Adamax",
-    "Ftrl",
-    "Lamb",
-    "Lion",
-    "Muon",
-    "RMSprop",
-    "SGD",
-)
+_OF_KERAS = "Adadelta Adagrad Adam AdamW Adamax Ftrl Lamb Lion Muon RMSprop SGD"
 _NOT_RESUMABLE = {
     "keras.Nadam": "it keeps a product of all steps outside of its variables",
     "keras.Adafactor": "its variables share one name",
@@ -171,7 +159,7 @@ KEYS = (
         "adamw",
         "SGD with momentum and AdamW as in the original, or a class of keras.optimizers, to which "
         "momentum, beta_1 and beta_2 go where its constructor takes them",
-        ("sgd", "adamw", *(f"keras.{name}" for name in _OF_KERAS)),
+        ("sgd", "adamw", *(f"keras.{name}" for name in _OF_KERAS.split())),
     ),
     Key("optimizer.base_lr", 1e-3, "learning rate at the end of the warm-up"),
     Key("optimizer.schedule", "cosine", "decay after the warm-up", ("cosine", "linear")),

@@ -28,7 +28,7 @@ from ..errors import TrainingError
 from ..io.paths import is_remote, size_and_time
 from ..io.quiet_start import without_warnings
 from .sets import fingerprint, known_datasets, photo_sets, splits, tfds_folder
-from .sets.known_datasets import MASKS, DatasetSpec, full_name
+from .sets.known_datasets import MASKS, OF_PHOTOS, DatasetSpec, full_name
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("keras_vit")
 
-# Beginnings of the names of data sets of photos.
-OF_PHOTOS = ("folder:", "csv:", "masks:")
 # As TFDS names the classes of ImageNet.
 _SYNSET = re.compile(r"n\d{8}")
 

@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from PIL import Image
+
+from keras_vit.photos.prepare_photos import upright_size
 
 from ..errors import UsageError, first_line
 from ..io.atomic import atomic_file
@@ -48,7 +49,6 @@ _CACHE_FROM_BYTES = 32 * 2**20
 _RUN, _RUN_BYTES = 256, 16 * 2**20
 # Runs of remote files that are read in parallel.
 _STREAMS = 8
-_ORIENTATION = 0x0112  # EXIF's tag; above 4 an image is turned by a quarter
 # Suits reading single records, not a file from end to end.
 _ARRAY_RECORD_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 
@@ -98,10 +98,7 @@ def mask_reader(place: pathlib.Path, photos: Sequence[Photo]) -> Reader:
         # Eagerly, TensorFlow gives arrays of one object.
         photo, content = (x if isinstance(x, bytes) else x.item() for x in (photo, content))
         found = read_mask(content, names[index])
-        with Image.open(io.BytesIO(photo)) as image:
-            width, height = image.size
-            if image.getexif().get(_ORIENTATION, 1) > 4:
-                width, height = height, width
+        height, width = upright_size(io.BytesIO(photo))
         if found.shape[:2] != (height, width):
             raise ValueError(
                 f"Expected a mask of {height} x {width}, the size of {photos[index].path}. "

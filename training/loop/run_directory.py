@@ -165,9 +165,8 @@ class RunDirectory:
             )
         accept = config.data_changed == "accept"
         finished = step >= config.total_steps or (self.path / "model.keras").exists()
-        models = [self.address, self.address / "best.keras"]
-        files = [self.path / "model.keras", self.path / "best.keras"]
-        found = (str(each) for each, file in zip(models, files, strict=True) if file.exists())
+        models = {"model.keras": self.address, "best.keras": self.address / "best.keras"}
+        found = (str(models[file]) for file in models if (self.path / file).exists())
         again = {"dataset": config.dataset, "model": next(found, "")}
         fingerprint.require_same(data_before, data, str(self.path), accept, finished, **again)
         data["accepted"] = list(data_before.get("accepted", ()))

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import keras
-import numpy as np
 from ml_collections import ConfigDict
 
 from keras_vit.optimizers import Optimizer
@@ -28,7 +27,6 @@ from ..evaluators.base import Evaluator, create_evaluators
 from ..evaluators.few_shot import open_task
 from ..inference.keras_function import KerasFunction
 from ..inference.open_model import load_model
-from ..io.atomic import atomic_file
 from ..io.progress_bar import Progress
 from ..recipes.model import build_model
 from ..recipes.optimizer import optimizer_of
@@ -47,7 +45,7 @@ logger = logging.getLogger("keras_vit")
 
 
 class Own(NamedTuple):
-    """What a program trains with in the place of, or beside, what the config names."""
+    """A program's own functions, in the place of those that the config names or beside them."""
 
     losses: Callable[[keras.Model, Batch], Tensor] | None
     optimizer: Callable[[keras.Model], Optimizer] | None
@@ -423,21 +421,12 @@ class _Run:
         return self._compares_labels and enough
 
     def _compare_labels(self, model):
-        """Writes what features show of labels, once; data that changed is compared anew."""
+        """Writes what features show of labels, once."""
         wanted, self._compares_labels = self._compares_labels, False
-        if not (wanted and self.engine.is_chief):
-            return
-        file, now = self.directory.path / doubtful_labels.FILE, self.state.data
-        kept: Mapping[str, np.ndarray] = {}
-        with contextlib.suppress(ValueError):  # damaged: written anew
-            kept = doubtful_labels.kept_doubts(self.directory.path)
-        if kept and kept["step"] <= self.engine.step and np.array_equal(kept["data"], now):
-            return
-        source = KerasFunction(model, identified=False)
-        arguments = self.config.to_dict(), self.data.dataset, self.engine.step
-        if found := doubtful_labels.doubtful_labels(source, *arguments):
-            with atomic_file(file) as temporary, temporary.open("wb") as stream:
-                np.savez_compressed(stream, data=now, **found)
+        if wanted and self.engine.is_chief:
+            source, run = KerasFunction(model, identified=False), self.directory.path
+            arguments = self.config.to_dict(), self.data.dataset, self.engine.step
+            doubtful_labels.keep_doubts(run, self.state.data, source, *arguments)
 
     def _say_where_it_begins(self):
         step, total = self.engine.step, self.config.total_steps

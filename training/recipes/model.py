@@ -77,11 +77,9 @@ def build_model(
 
 def _has_head_of(checkpoint, class_names):
     """Whether a run or `.keras` file has a head of these classes in their order, one layer."""
-    source = model_source(checkpoint)
-    if not source.is_keras:
+    known = _saved_arguments(checkpoint)
+    if known is None:
         return False
-    with damage_named(f"{source.file} is damaged", "Save the model again, with model.save()."):
-        known = saved_config(source.file)["config"]
     names = known.get("class_names")
     if names and class_names and list(names) == list(class_names):
         return not known.get("representation_size")
@@ -91,14 +89,18 @@ def _has_head_of(checkpoint, class_names):
 
 def _require_classes(checkpoint, class_names):
     """Refuses the head of a run or `.keras` file of classes with other names or another order."""
-    source = model_source(checkpoint)
-    if not source.is_keras:
-        return
-    file = source.file
-    with damage_named(f"{file} is damaged", "Save the model again, with model.save()."):
-        known = saved_config(file)["config"].get("class_names")
+    known = (_saved_arguments(checkpoint) or {}).get("class_names")
     if known and list(known) != class_names:
         raise _other_classes(checkpoint, known, class_names)
+
+
+def _saved_arguments(checkpoint):
+    """Returns the arguments of the model in a run or `.keras` file, None for another checkpoint."""
+    source = model_source(checkpoint)
+    if not source.is_keras:
+        return None
+    with damage_named(f"{source.file} is damaged", "Save the model again, with model.save()."):
+        return saved_config(source.file)["config"]
 
 
 def _other_classes(checkpoint, known, class_names):

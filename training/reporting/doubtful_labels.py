@@ -5,6 +5,7 @@ the model after `PASSES` over them are taken, and a linear classifier on them, t
 squares of few-shot evaluation, predicts each tenth of the photos from the other nine.
 """
 
+import contextlib
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from ..data.skip_unreadable import SkipCounter
 from ..data.tf_data_batches import eval_dataset
 from ..evaluators.few_shot import LeastSquares
 from ..inference.keras_function import KerasFunction
+from ..io.atomic import atomic_file
 from ..io.printed_table import Table
 from ..io.progress_bar import track
 from ..tasks import COUNTED, TASKS, task_of
@@ -105,6 +107,30 @@ def _out_of_fold(features, labels, num_classes):
         fitted = LeastSquares(features[others], labels[others], num_classes)
         scores[~others] = fitted.scores(features[~others], L2)
     return scores
+
+
+def keep_doubts(
+    run: pathlib.Path,
+    data: np.ndarray,
+    source: KerasFunction,
+    config: Mapping[str, Any],
+    dataset: Dataset,
+    step: int,
+) -> None:
+    """Writes the arrays of `doubtful_labels` into a run directory, for `kept_doubts`.
+
+    Those of an earlier step of the same `data`, `fingerprint.as_numbers`, stay; data that changed
+    is compared anew. Other arguments as of `doubtful_labels`.
+    """
+    kept: Mapping[str, np.ndarray] = {}
+    with contextlib.suppress(ValueError):  # damaged: written anew
+        kept = kept_doubts(run)
+    if kept and kept["step"] <= step and np.array_equal(kept["data"], data):
+        return
+    found: dict[str, Any] = doubtful_labels(source, config, dataset, step)
+    if found:
+        with atomic_file(run / FILE) as temporary, temporary.open("wb") as stream:
+            np.savez_compressed(stream, data=data, **found)
 
 
 def kept_doubts(run: pathlib.Path) -> dict[str, np.ndarray]:

@@ -157,6 +157,10 @@ class Task:
             batches: of `dataset`, a `Dataset`.
             loss: as in `batch_sums`.
         """
+        return Evaluation(self.means(self.split_sums(model, batches, loss)))
+
+    def split_sums(self, model: Any, batches: Batches, loss: str) -> np.ndarray:
+        """Returns the float64 sums of `batch_sums` over all batches; arguments as of `evaluate`."""
         import numpy as np
         from keras import ops
 
@@ -167,8 +171,8 @@ class Task:
 
         for batch in batches:
             sums = sums_of(call, {key: np.asarray(part) for key, part in batch.items()})
-            total = total + ops.convert_to_numpy(sums)
-        return Evaluation(self.means(total))
+            total = total + ops.convert_to_numpy(sums).astype(np.float64)
+        return total
 
     def answers(
         self, model: Any, outputs: np.ndarray, names: Sequence[str] | None, top: int

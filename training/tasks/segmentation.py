@@ -7,6 +7,7 @@ their intersection over union is another number.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -147,16 +148,8 @@ class Segmentation(Task):
 
     def evaluate(self, model: Any, batches: Batches, dataset: Any, loss: str) -> Evaluation:
         import numpy as np
-        from keras import ops
 
-        sums_of, total = self.batch_sums(loss), np.zeros(())
-
-        def call(images, training):
-            return ops.convert_to_tensor(model(images))
-
-        for batch in batches:
-            sums = sums_of(call, {key: np.asarray(part) for key, part in batch.items()})
-            total = total + ops.convert_to_numpy(sums).astype(np.float64)
+        total = self.split_sums(model, batches, loss)
         hits, predicted, labels = np.split(total[3:], 3)
         names = dataset.class_names or [str(number) for number in range(len(hits))]
         of_class = intersection_over_union(hits, predicted, labels)
@@ -210,6 +203,7 @@ class Segmentation(Task):
         return ((image.astype(np.uint16) + colors) // 2).astype(np.uint8)
 
 
+@functools.cache
 def palette() -> list[tuple[int, ...]]:
     """Returns a color for each of 256 classes, as the Pascal VOC challenge has them.
 
@@ -231,15 +225,17 @@ def write_mask(path: Any, mask: np.ndarray, photo: str) -> None:
     above 255, which a PNG of a palette has no place for.
     """
     import numpy as np
-    from PIL import Image, ImageOps
+    from PIL import Image
+
+    from keras_vit.photos.prepare_photos import upright_size
 
     from ..io.atomic import atomic_file
 
     if mask.max(initial=0) > 255:
         raise ValueError(f"Expected classes up to 255 in a PNG. Received: {mask.max()}.")
-    with Image.open(photo) as opened:
-        size = ImageOps.exif_transpose(opened).size
-    picture = Image.fromarray(mask.astype(np.uint8)).resize(size, Image.Resampling.NEAREST)
+    height, width = upright_size(photo)
+    picture = Image.fromarray(mask.astype(np.uint8))
+    picture = picture.resize((width, height), Image.Resampling.NEAREST)
     picture.putpalette([part for color in palette() for part in color])
     with atomic_file(path) as temporary:
         picture.save(temporary, "PNG")

@@ -78,7 +78,7 @@ class Preprocess:
             raise ValueError(f"Expected only value_range after on_device. {received}")
         if len(operations) > MAX_OPERATIONS:
             raise ValueError(f"Expected at most {MAX_OPERATIONS} operations. {received}")
-        # What an image is resized to next, for decoding a JPEG at a fraction of its size.
+        # A JPEG is decoded at a fraction of its size where an image is resized to less next.
         self._size_of = getattr(operations[1].apply, "size_of", None) if operations[1:] else None
         numbered = [op._replace(number=number) for number, op in enumerate(operations)]
         self.random = [op.name for op in operations if op.random]

@@ -160,6 +160,8 @@ def _vtab(task: vtab_tasks.VtabTask) -> DatasetSpec:
     return _row(task.builder, task.num_classes, f"vtab/{task.name}", **facts)
 
 
+# Beginnings of the names of data sets of photos.
+OF_PHOTOS = ("folder:", "csv:", "masks:")
 # Labels that are maps of classes.
 MASKS = ("segmentation_mask", "pet_mask")
 _CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"

@@ -76,6 +76,12 @@ def require_kind(model: Any, kind: type | tuple[type, ...], expected: str) -> No
         raise ValueError(f"Expected {expected}. Received: {received}.{inside}")
 
 
+def _first_images(x: Any = None, *_args: Any, **_kwargs: Any) -> Any:
+    # Keras on JAX empties a model in which an error occurs, so they are looked at before.
+    spec = getattr(x, "element_spec", x)
+    return spec[0] if isinstance(spec, tuple) else spec
+
+
 def classification_head(
     num_classes: int | None, bias: float
 ) -> Callable[[Tensor], dict[str, Tensor]]:
@@ -173,8 +179,12 @@ class ImageModel(keras.Model):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Does what Keras does; images of another shape are refused with what to do."""
+        self._require_shape(args[0] if args else kwargs.get("inputs"))
+        return super().__call__(*args, **kwargs)
+
+    def _require_shape(self, images: Any) -> None:
         expected = tuple(self.input_shape)
-        shape = tuple(getattr(args[0] if args else kwargs.get("inputs"), "shape", expected))
+        shape = tuple(getattr(images, "shape", None) or expected)
         known = zip(shape[1:], expected[1:], strict=False)
         if len(shape) != 4 or any(None not in pair and pair[0] != pair[1] for pair in known):
             advice = "Resize them."
@@ -189,7 +199,6 @@ class ImageModel(keras.Model):
             raise ValueError(
                 f"{self.name}: expected images of shape {expected}. Received: {shape}. {advice}"
             )
-        return super().__call__(*args, **kwargs)
 
     def save(self, filepath: Any, *args: Any, **kwargs: Any) -> None:
         """Does what `keras.Model.save` does; refuses HDF5, from which no model is read again."""
@@ -202,6 +211,7 @@ class ImageModel(keras.Model):
         super().save(filepath, *args, **kwargs)
 
     def call(self, inputs: Tensor, training: bool | None = None, mask: Tensor = None) -> Tensor:
+        self._require_shape(inputs)  # Keras on JAX comes here without `__call__`.
         computed = self._record.computed
         call = super().call if computed is None else computed.call
         return call(inputs, training=training, mask=mask)
@@ -269,11 +279,18 @@ class ImageModel(keras.Model):
 
     def predict(self, *args: Any, **kwargs: Any) -> Any:
         """Does what `keras.Model.predict` does; several threads may call it at once."""
+        self._require_shape(_first_images(*args, **kwargs))
         with predicting(self):
             return super().predict(*args, **kwargs)
 
+    def fit(self, *args: Any, **kwargs: Any) -> Any:
+        """Does what `keras.Model.fit` does; images of another shape are refused before it."""
+        self._require_shape(_first_images(*args, **kwargs))
+        return super().fit(*args, **kwargs)
+
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
         """Does what `keras.Model.evaluate` does; other threads may predict meanwhile."""
+        self._require_shape(_first_images(*args, **kwargs))
         with predicting(self):
             return super().evaluate(*args, **kwargs)
 

@@ -50,9 +50,10 @@ test-runtimes: $(VENV)/runtimes-installed ## Exports in a real Chromium, ONNX Ru
 		tests/export/tflite/test_cpu_inference_function.py tests/export/tflite/test_delegates.py \
 		tests/export/test_variants.py::test_every_kind_of_model_is_right_in_every_runtime
 
-test-cluster: $(VENV)/cluster-installed ## Predictions on a Ray cluster, a node of which is killed; data sets by Apache Beam; installs both.
+test-cluster: $(VENV)/cluster-installed ## Predictions on a Ray cluster, a node of which is killed; Apache Beam; loggers; installs them.
 	$(RUN) -m pytest tests/training/prediction/test_cluster.py
 	@$(RUN) -m tests.other_environments beam
+	@$(RUN) -m tests.other_environments loggers
 
 test-kills: $(VENV)/jax-installed ## Thirty kills at random moments, both engines, one and two processes.
 	$(RUN) -m pytest -m slow $(JAX_TESTS) tests/training/loop/test_resume.py tests/training/engine/tensorflow/test_equivalence_and_workers.py

@@ -6,8 +6,8 @@ import json
 import os
 import pathlib
 import re
+import types
 from collections.abc import Mapping
-from typing import Any
 
 import keras
 
@@ -65,7 +65,8 @@ def write_card(
     directory: str | os.PathLike,
     *,
     license: str,
-    config: Mapping[str, Any] | None = None,
+    dataset: str = "",
+    training: Mapping[str, str] = types.MappingProxyType({}),
 ) -> list[pathlib.Path]:
     """Writes what publishing an artifact needs besides the artifact, and returns the files.
 
@@ -76,7 +77,8 @@ def write_card(
         directory: where the files go: the page, its name the model's, and Kaggle's
             model-metadata.json and model-instance-metadata.json.
         license: key of `LICENSES`.
-        config: of the run that trained the model, or None.
+        dataset: that trained the model, as a config names it, or "".
+        training: figures of the run by their titles, as its page shows them.
 
     Raises `ExportError` if the artifact is not as good as the model, the license is unknown or the
     handle none.
@@ -93,14 +95,14 @@ def write_card(
     kind = "classification" if classifies else "features"
     height, width = image_size(model)
     overview = _overview(model, report)
-    dataset = _published_name((config or {}).get("dataset"))
+    published = _published_name(dataset)
     tags = {
         "asset-path": f"{slug}.{'tflite' if is_lite else 'tar.gz'}",
         "parent-model": handle if is_lite else None,
         "task": None if is_lite else f"image-{'feature-vector' if kind == 'features' else kind}",
         "fine-tunable": None if is_lite else "true",
         "format": None if is_lite else "saved_model_2",
-        "dataset": dataset,
+        "dataset": published,
         "network-architecture": _architecture(model),
         "license": license,
     }
@@ -113,6 +115,7 @@ def write_card(
         "\n".join(f"<!-- {key}: {value} -->" for key, value in tags.items() if value),
         "## Model",
         _table((name, value) for name, value in facts.items() if value is not None),
+        *(["## Training", _table(training.items())] if training else []),
         "## Inputs and outputs",
         *_interface(model, report),
         "## Use",
@@ -143,7 +146,7 @@ def write_card(
         "usage": _LITE_USE.format(file="${PATH}") if is_lite else usage,
         "licenseName": LICENSES[license],
         "fineTunable": not is_lite,
-        "trainingData": [dataset] if dataset else [],
+        "trainingData": [published] if published else [],
         "modelInstanceType": "Unspecified",
         "baseModelInstance": "",
     }
@@ -200,7 +203,7 @@ def _interface(model, report):
 
 def _published_name(dataset):
     """Returns the name of a data set without the folders of the machine that trained on it."""
-    kind, colon, path = (dataset or "").partition(":")
+    kind, colon, path = dataset.partition(":")
     return path.rstrip("/").rpartition("/")[2] if colon and kind != "tfds" else dataset
 
 

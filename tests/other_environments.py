@@ -1,4 +1,4 @@
-"""Lanes whose packages do not go with those of .venv: `python -m … beam`, `tpu` or `gpu`."""
+"""Lanes whose packages do not go with those of .venv: run with beam, loggers, tpu or gpu."""
 
 import os
 import pathlib
@@ -36,6 +36,13 @@ def beam() -> int:
     subprocess.run([python, "-c", "import apache_beam"], check=True)
     chosen = ["-m", "pytest", "-p", "no:xdist", "tests/training/data/test_data_command.py"]
     return subprocess.run([python, *chosen, "-k", "beam"], cwd=ROOT, check=False).returncode
+
+
+def loggers() -> int:
+    """Logs to Weights & Biases and MLflow as docs/extend.md does, without a network."""
+    python = python_of(".venv-loggers", "requirements-loggers.lock", sys.executable)
+    chosen = ["-m", "pytest", "--strict-markers", "tests/test_loggers.py"]
+    return subprocess.run([python, *chosen], cwd=ROOT, check=False).returncode
 
 
 def tpu() -> int:
@@ -90,4 +97,4 @@ def gpu() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit({"beam": beam, "tpu": tpu, "gpu": gpu}[sys.argv[1]]())
+    sys.exit({"beam": beam, "loggers": loggers, "tpu": tpu, "gpu": gpu}[sys.argv[1]]())

@@ -94,28 +94,6 @@ def test_research_without_editing(run_installed, installed, tmp_path):
     )
 
 
-@pytest.mark.parametrize("package", ["wandb", "mlflow"])
-def test_loggers_of_other_packages(package, tmp_path, monkeypatch):
-    module = pytest.importorskip(package, reason="nothing here needs it")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///mlflow.db")
-    examples, names = examples_of((ROOT / "docs/extend.md").read_text()), {}
-    exec(next(each for each in examples if f"import {package}" in each), names)
-    log = names[f"{package}_logger"]("runs/mine", {"batch_size": 64})
-    for step in (50, 100):
-        log(step, {"loss": 1 / step})
-    if package == "wandb":
-        module.finish()
-        (file,) = tmp_path.rglob("run-runs-mine.wandb")
-        assert file.read_bytes().count(b"loss") >= 2
-    else:
-        run = module.active_run().info.run_id
-        history = module.MlflowClient().get_metric_history(run, "loss")
-        assert [(each.step, each.value) for each in history] == [(50, 0.02), (100, 0.01)]
-        module.end_run()
-
-
 @pytest.mark.long
 def test_commands_run(run, installed, tmp_path):
     block = re.search(r"## The commands\n\n```\n(.*?)```", README, re.DOTALL)[1]

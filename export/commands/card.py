@@ -9,6 +9,7 @@ It verifies the artifact first.
 import argparse
 
 from keras_vit.training.command_line.options import CommandParser
+from keras_vit.training.io.paths import any_path
 
 from ..command_line import options as shared
 
@@ -25,10 +26,15 @@ def add_options(parser: CommandParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     export = shared.opened(options)
+    from keras_vit.training.reporting.collect_run_results import figures_of
+    from keras_vit.training.reporting.metrics_csv import read_metrics
+
     from ..model_card import require_handle, write_card
 
     source = export.source
     require_handle(options.handle)  # before the work of verifying
+    metrics = source.run and any_path(options.source) / "metrics.csv"
+    figures = figures_of(read_metrics(metrics), source.run) if metrics and metrics.exists() else {}
     report = export.verify(options.artifact)
     files = write_card(
         source.model,
@@ -36,7 +42,8 @@ def run(options: argparse.Namespace) -> int:
         options.handle,
         options.output,
         license=options.license,
-        config=source.run,
+        dataset=source.run.get("dataset", ""),
+        training=figures,
     )
     export.write_json(report.to_dict())
     print("\n".join(f"wrote {file}" for file in files))

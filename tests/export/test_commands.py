@@ -44,7 +44,16 @@ def run_directory(model, tmp_path_factory):
     model.save(directory / "model.keras")
     data = {"dataset": "digits", "data_dir": "", "train_split": "train", "eval_split": "test"}
     preprocess = "decode|resize(16)|value_range(-1,1)"
-    write_run_config(directory, **data, eval_preprocess=preprocess, loss="sigmoid")
+    write_run_config(
+        directory,
+        **data,
+        eval_preprocess=preprocess,
+        loss="sigmoid",
+        hand_over="last",
+        total_steps=40,
+    )
+    header = "step,eval_top1,eval_top5,eval_loss,eval_count"
+    (directory / "metrics.csv").write_text(f"{header}\n40,0.1,0.6,0.4,357\n")
     return directory
 
 
@@ -88,6 +97,10 @@ def test_hub_from_a_run_knows_labels_and_loss_and_is_verified(run_directory, mod
     values = json.loads(report.read_text())
     assert values["ok"] and values["images"] == 200 and values["agreement"] == 1
     assert 0 <= values["model_accuracy"] == values["artifact_accuracy"] < 0.5
+    card = ["card", tmp_path / "m", f"--against={run_directory}", f"--output={tmp_path / 'out'}"]
+    assert run(*card, "--handle=me/digits/1", "--license=mit") == 0
+    page = (tmp_path / "out/digits.md").read_text()
+    assert "| step of the model | 40 |" in page and "| images evaluated | 357 |" in page
 
 
 def test_tflite_from_a_keras_file(run_directory, data, tmp_path):

@@ -34,18 +34,24 @@ def texts(tiny, tmp_path):
 
 
 def test_the_page_has_the_facts_of_tf_hub_and_of_photos(tiny, module_report, texts, make_vit):
-    page, *_ = texts(module_report, config={"dataset": "digits"})
+    page, *_ = texts(
+        module_report, dataset="digits", training={"top-1": "91.00 %", "step of the model": "120"}
+    )
     assert page.startswith("# Module me/tiny_vit/2\n\nClassifies images into 5 classes.\n")
     expected = {"asset-path": "tiny-vit.tar.gz", "format": "saved_model_2", "dataset": "digits"}
     expected |= {"task": "image-classification", "network-architecture": "vision-transformer"}
     expected |= {"fine-tunable": "true", "license": "apache-2.0"}
     assert dict(re.findall(r"<!-- ([\w-]+): (.+) -->", page)) == expected
+    assert (
+        "## Training\n\n| | |\n| --- | --- |\n| top-1 | 91.00 % |\n| step of the model | 120 |"
+        in page
+    )
     for fact in ("[0, 1]", "32 x 32 pixels", "(batch, 5)", f"{tiny.count_params():,}"):
         assert fact in page
     model = make_vit(num_layers=1, num_classes=30)
     model.class_names = ["<script>x</script>", "[a](b)", "c|d", *(f"bird {i}" for i in range(27))]
     model.preprocessing = "decode|resize(32)|value_range(-1,1)"
-    found = texts(module_report, model, config={"dataset": "folder:/home/me/secret/birds"})
+    found = texts(module_report, model, dataset="folder:/home/me/secret/birds")
     # Names as they are, and no folder of the machine.
     names = r"&lt;script&gt;x&lt;/script&gt;; \[a\](b); c\|d; bird 0; "
     assert f"Classes: {names}" in found[0] and "bird 16 and 10 more." in found[0]
@@ -71,7 +77,9 @@ def test_every_figure_comes_from_the_verifier(lite_report, texts):
 
 
 def test_kaggle_metadata(module_report, lite_report, texts):
-    page, *metadata = texts(module_report, config={"dataset": "digits"})
+    page, *metadata = texts(
+        module_report, dataset="digits", training={"top-1": "91.00 %", "step of the model": "120"}
+    )
     about, module = map(json.loads, metadata)
     assert (about["ownerSlug"], about["slug"], about["isPrivate"]) == ("me", "tiny-vit", True)
     assert about["description"] == page

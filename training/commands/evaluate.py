@@ -104,7 +104,8 @@ def run(options: argparse.Namespace) -> None:
     # Longer than the table is wide.
     size = f" at {checkpoint['image_size']} pixels" if scores else ""
     print(f"Evaluation of {source if scores else model.name}{size}")
-    Table([*columns, "published %", "difference"] if scores else columns, rows).show()
+    columns += ["published %", "difference"] if scores else []
+    Table(columns, rows).show(wrapped=columns)
     if not scores:
         return
     print(f"Published: {scores.source or 'nothing that is known here; see --index'}.")

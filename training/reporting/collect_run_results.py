@@ -53,7 +53,7 @@ def report_run(
     config["data_dir"] = data_dir or config["data_dir"]
     series, source = read_metrics(run / "metrics.csv"), load_model(run)
     evaluated = _evaluated(run, source, config, dataset) if config["eval_split"] else {}
-    tiles = _tiles(series, config)
+    tiles = figures_of(series, config)
     del config["data"]
     page = report_html(
         title=f"{run.resolve().name}: {_short_name(config['dataset'])}",
@@ -141,7 +141,11 @@ def _subtitle(series, config, evaluated):
     return text
 
 
-def _tiles(series, config):
+def figures_of(series: dict[str, list[tuple[int, float]]], config: dict) -> dict[str, str]:
+    """Returns the figures of a run by their titles, of its metrics.csv and config.json.
+
+    They say of which step the model is, and how many images nobody could measure.
+    """
     last = {name: values[-1][1] for name, values in series.items()}
     # Evaluations before other data was accepted are of other images.
     since = config["data"].get("accepted_after", 0)

@@ -53,7 +53,7 @@ def test_evaluations_before_other_data_was_accepted_are_not_of_the_model():
     tiles = {"top-1 accuracy": "20.00 %", "last top-1 accuracy, at step 30": "10.00 %"}
     tiles |= {"images evaluated": "20", "steps": "30 of 30", "step of the model": "20"}
     tiles["95 % interval"] = "8.1 to 41.6 %"
-    assert collect_run_results._tiles(series, config) == tiles
+    assert collect_run_results.figures_of(series, config) == tiles
 
 
 @pytest.mark.rows((4, 20), (0, 10), (10, 10), (24, 28), (1, 1))

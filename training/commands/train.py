@@ -42,10 +42,10 @@ def add_options(parser: CommandParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     begun = any_path(options.workdir) / "config.json"
-    if bool(options.config) == options.finish:
+    if not (options.config or options.finish):
         raise UsageError(
             "Expected --config=FILE[:ARGUMENT], or --finish for a run that was stopped, whose own "
-            f"config.json is taken. Received: {'both' if options.config else 'neither'}."
+            "config.json is taken. Received: neither."
         )
     if options.finish and not begun.exists():
         expected = "Expected the directory of a run that was stopped with --finish"
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
         raise UsageError(f"{expected}. Received: {received}.")
     if options.seeds:
         return _train_seeds(options, begun)
-    before = read_run_config(begun) if options.finish else {}
+    before = {} if options.config else read_run_config(begun)
     before.pop("data", None)
     config = config_of(options, ConfigDict(before) if before else None)
     import_tensorflow()

@@ -309,10 +309,11 @@ class _Run:
                     last_save = time.monotonic()
                 if report.stop:
                     self._report_replaced()
+                    end = f"keras-vit train --workdir={self.directory.address} --finish"
                     raise Interrupted(
                         f"Stopped on request after step {engine.step} of {config.total_steps}, "
                         "with the state saved. Run the same command again to resume, or end the "
-                        f"run here: keras-vit train --workdir={self.directory.address} --finish",
+                        f"run here: {'the same with finish=True' if any(self.own) else end}",
                         stop_request.received,
                     )
         if engine.step < config.total_steps:

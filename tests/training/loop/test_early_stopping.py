@@ -156,8 +156,15 @@ def test_a_stopped_run_is_ended_or_has_other_steps(config, tmp_path, monkeypatch
     with pytest.raises(UsageError, match=r"at least 6, where .*run stands"):
         trainer.train(config, run)
     config.update(total_steps=12)
-    # It ends with the better of its last weights and those of step 4, and is evaluated.
+    # It ends with the better of its last weights and those of step 4, and is evaluated; a config
+    # may stand beside it, in which own operations are registered.
+    own, copied = tmp_path / "own.py", tmp_path / "copied"
+    shutil.copytree(run, copied)
+    text = f"get_config = lambda: ConfigDict({config.to_dict()})"
+    own.write_text(f"from ml_collections import ConfigDict\n{text}\n")
+    assert main(["train", f"--config={own}", f"--workdir={copied}", "--finish"]) == 0
     assert main(["train", f"--workdir={run}", "--finish"]) == 0
+    assert rows(copied) == rows(run)
     losses = dict(read_metrics(run / "metrics.csv")["eval_loss"])
     assert [*losses] == [4, 6] and rows(run)[:-1] == before
     found = keras.saving.load_model(run / "model.keras")

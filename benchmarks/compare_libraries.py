@@ -15,8 +15,7 @@ from statistics import median
 from typing import Any, NamedTuple, get_args
 
 from benchmarks.harness import interleaved
-from benchmarks.harness.options import add_shared
-from benchmarks.harness.report import machine, show
+from benchmarks.harness.command_line import add_shared, machine, show
 from benchmarks.libraries import INSTALL, LIBRARIES, PRECISIONS, Case, Mode, missing
 from keras_vit.training.command_line.options import CommandParser, list_of
 from keras_vit.training.errors import UsageError

@@ -19,8 +19,7 @@ from functools import partial
 import tensorflow as tf
 
 from benchmarks.harness import interleaved
-from benchmarks.harness.options import add_shared
-from benchmarks.harness.report import machine, show
+from benchmarks.harness.command_line import add_shared, machine, show
 from keras_vit.training.command_line.options import CommandParser
 from keras_vit.training.data import open_dataset
 from keras_vit.training.data.order import example_order

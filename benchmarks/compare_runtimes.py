@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.harness import interleaved
-from benchmarks.harness.options import add_shared
+from benchmarks.harness.command_line import add_shared, machine, show
 from benchmarks.harness.process import Process, peak_memory
-from benchmarks.harness.report import machine, show
 from benchmarks.libraries import INSTALL, missing
 from keras_vit.photos.prepare_photos import prepare_photo, read_photo
 from keras_vit.training.command_line.options import CommandParser, list_of

@@ -17,7 +17,7 @@ import keras
 import numpy as np
 
 import keras_vit
-from benchmarks.harness.report import show
+from benchmarks.harness.command_line import show
 from keras_vit.export.errors import RuntimeMissing
 from keras_vit.export.onnx.to_onnx import to_onnx
 from keras_vit.export.tflite.to_tflite import to_tflite

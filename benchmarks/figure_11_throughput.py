@@ -11,9 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import keras_vit
-from benchmarks.harness.options import add_shared
+from benchmarks.harness.command_line import add_shared, show
 from benchmarks.harness.process import Process, ProcessError
-from benchmarks.harness.report import show
 from keras_vit.training.command_line.options import CommandParser
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io import atomic

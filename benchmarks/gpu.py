@@ -18,8 +18,7 @@ from typing import Any
 
 from benchmarks import compare_libraries
 from benchmarks.harness import interleaved
-from benchmarks.harness.options import add_shared
-from benchmarks.harness.report import gpus, machine, show
+from benchmarks.harness.command_line import add_shared, gpus, machine, show
 from benchmarks.libraries import LIBRARIES, missing
 from keras_vit.analysis.cost import PASSES_PER_STEP, costs
 from keras_vit.training.command_line.options import CommandParser, list_of

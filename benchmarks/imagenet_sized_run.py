@@ -19,8 +19,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from benchmarks.harness.options import add_shared
-from benchmarks.harness.report import machine
+from benchmarks.harness.command_line import add_shared, machine
 from keras_vit.export.verification.subprocesses import peak_memory
 from keras_vit.training.command_line.options import CommandParser
 from keras_vit.training.data.sets import prepare_datasets, tfds_folder

@@ -33,7 +33,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     model, rounds = options.model, options.rounds
     # Not at the top: the new processes import this file, and time imports.
-    from benchmarks.harness.report import machine, show
+    from benchmarks.harness.command_line import machine, show
     from keras_vit.training.io.progress_bar import track
 
     print(f"{model}; medians of {rounds} new processes.")

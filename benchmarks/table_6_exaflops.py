@@ -3,7 +3,7 @@
 import argparse
 
 import keras_vit
-from benchmarks.harness.report import show
+from benchmarks.harness.command_line import show
 from keras_vit.training import paper_tables
 from keras_vit.training.command_line.options import CommandParser
 from keras_vit.training.io.quiet_start import import_tensorflow

@@ -24,8 +24,8 @@ import sys
 import tempfile
 from typing import Any
 
+from benchmarks.harness.command_line import show
 from benchmarks.harness.process import Process, ProcessError
-from benchmarks.harness.report import show
 from keras_vit.training.command_line.options import CommandParser, list_of
 from keras_vit.training.errors import TrainingError
 from keras_vit.training.io.progress_bar import track

@@ -9,7 +9,7 @@ import contextlib
 import pathlib
 from statistics import median
 
-from benchmarks.harness.report import machine, show
+from benchmarks.harness.command_line import machine, show
 from keras_vit.export.verification.browser import chromium, served
 from keras_vit.training.command_line.options import CommandParser, list_of
 

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.compare_libraries import measure
-from benchmarks.harness import report
+from benchmarks.harness.command_line import machine
 from benchmarks.harness.process import Process, ProcessError
 from benchmarks.imagenet_sized_run import rehearse
 from benchmarks.libraries import Case
@@ -116,9 +116,9 @@ def test_gpus_are_named(tmp_path, monkeypatch):
     program.write_text("#!/bin/sh\necho NVIDIA H100\necho NVIDIA H100\n")
     program.chmod(0o700)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
-    assert " 2 of " in report.machine(2) and " cores, 2 × NVIDIA H100, load" in report.machine(2)
+    assert " 2 of " in machine(2) and " cores, 2 × NVIDIA H100, load" in machine(2)
     program.write_text("#!/bin/sh\nexit 9\n")
-    assert " cores, load average" in report.machine(2)
+    assert " cores, load average" in machine(2)
 
 
 @pytest.mark.long

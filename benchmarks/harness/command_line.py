@@ -1,4 +1,6 @@
-"""The table of a measurement, and the line on the machine and the packages above it."""
+"""What the benchmarks share on the command line: options, the table of a measurement, and above
+it the line on the machine and the packages.
+"""
 
 import collections
 import contextlib
@@ -9,11 +11,33 @@ import platform
 import subprocess
 from collections.abc import Iterable, Mapping
 from importlib import metadata
+from typing import Any
 
+from keras_vit.training.command_line.options import CommandParser, list_of
 from keras_vit.training.io.printed_table import Table
 
 PACKAGES = ("tensorflow", "keras", "keras-hub", "torch", "timm", "jax", "flax")
 EXTENSIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
+
+_MEANINGS = {
+    "batch_size": "images per step",
+    "batches": "measured in every turn",
+    "image_size": "in pixels",
+    "image_sizes": "in pixels",
+    "model": "a name, for example ViT-Ti/16",
+    "models": "names, for example ViT-Ti/16",
+    "rounds": "turns of each; medians over them are printed",
+    "seconds": "length of a turn",
+    "threads": "processor cores to use; 0: all",
+}
+
+
+def add_shared(parser: CommandParser, **defaults: Any) -> None:
+    """Adds shared options with their defaults; of a tuple, values separated by commas."""
+    for name, default in defaults.items():
+        several = isinstance(default, tuple)
+        kind = list_of(type(default[0])) if several else type(default)
+        parser.add_argument(f"--{name}", type=kind, default=default, help=_MEANINGS[name])
 
 
 def show(rows: Iterable[Mapping[str, object]], title: str = "") -> None:

@@ -61,6 +61,9 @@ FAMILIES: dict[str, Callable[[], keras.Model]] = {
     "positions in two dimensions": _vit(position_embedding="learned_2d"),
     "sines and cosines": _vit(position_embedding="sincos_2d", classifier="gap"),
     "relative positions": _vit(position_embedding="relative"),
+    "rotary positions, gated MLP": _vit(
+        position_embedding="rope_2d", mlp="swiglu", register_tokens=2
+    ),
     "positions before every block": _vit(position_placement="every"),
     "the same, mean of the tokens": _vit(position_placement="every", classifier="gap"),
     "one table before every block": _vit(position_placement="shared"),

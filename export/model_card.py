@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import keras
 
+from keras_vit.checkpoints.published_weights import DINOV3_LICENSE
 from keras_vit.layers import PatchEmbedding
 from keras_vit.models import AxialResNet
 from keras_vit.models.inner_layers import inner_layers
@@ -22,6 +23,12 @@ from .errors import ExportError
 from .verification.verify import Report
 
 LICENSES = {"apache-2.0": "Apache 2.0", "mit": "MIT", "cc-by-4.0": "Attribution 4.0 International"}
+LICENSES[DINOV3_LICENSE] = "Other (specified in description)"
+TERMS = {
+    DINOV3_LICENSE: "These weights derive from DINOv3's. Who passes them on does so under the "
+    "[DINOv3 License](https://ai.meta.com/resources/models-and-libraries/dinov3-license), and "
+    "encloses it."
+}
 CLASSES_SHOWN = 20
 
 _HUB_USE = f"""```python
@@ -80,8 +87,8 @@ def write_card(
         dataset: that trained the model, as a config names it, or "".
         training: figures of the run by their titles, as its page shows them.
 
-    Raises `ExportError` if the artifact is not as good as the model, the license is unknown or the
-    handle none.
+    Raises `ExportError` if the artifact is not as good as the model, the license is unknown or not
+    that of weights which the model derives from, or the handle none.
     """
     if not report.ok:
         raise ExportError(
@@ -89,6 +96,11 @@ def write_card(
         )
     if license not in LICENSES:
         raise ExportError(f"Expected a license of {', '.join(LICENSES)}. Received: {license!r}")
+    if model.license and model.license.lower() != license:
+        raise ExportError(
+            f"Expected license={model.license!r}, that of the published weights which "
+            f"{model.name} derives from. Received: {license!r}"
+        )
     publisher, name = require_handle(handle).groups()
     slug = re.sub(r"[/_]+", "-", name)  # as Kaggle spells it
     is_lite, classifies = report.kind != "hub", report.output != "representation"
@@ -115,6 +127,7 @@ def write_card(
         "\n".join(f"<!-- {key}: {value} -->" for key, value in tags.items() if value),
         "## Model",
         _table((name, value) for name, value in facts.items() if value is not None),
+        *(["## License", TERMS[license]] if license in TERMS else []),
         *(["## Training", _table(training.items())] if training else []),
         "## Inputs and outputs",
         *_interface(model, report),

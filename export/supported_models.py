@@ -109,7 +109,7 @@ def _copy(model, dtype, **changes):
                 f"Expected layers as {model.name} was built. Received: {path}, with a setting that "
                 "was changed afterwards, which no copy has: build the model with it."
             )
-    copy.preprocessing = model.preprocessing
+    copy.preprocessing, copy.license = model.preprocessing, model.license
     copy.activation = model.activation
     if copy.arguments["num_classes"] == model.arguments["num_classes"]:
         copy.class_names = model.class_names
@@ -213,6 +213,7 @@ def _model_around(model, dtype):
     own = getattr(model, "preprocessing", None)
     if own or core.input_shape[1:] == size:
         around.preprocessing = own or core.preprocessing
+    around.license = core.license
     if last is core:
         around.class_names, around.activation = core.class_names, core.activation
     if names := getattr(model, "class_names", None):

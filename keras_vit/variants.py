@@ -13,6 +13,7 @@ from keras_vit.name_suggestions import did_you_mean
 # which DeiT III, DINOv2 and FlexiViT have, into the weights.
 _TIMM_SIZES = {"tiny": "Ti", "small": "S", "medium": "M", "base": "B", "large": "L", "huge": "H"}
 _TIMM_SIZES |= {"so400m": "So400m", "giant": "g", "giantopt": "g-opt"}
+_TIMM_SIZES |= {"small_plus": "S+", "huge_plus": "H+", "7b": "7B"}
 
 # The size, the patch size, the image sizes.
 _VIT = (
@@ -52,6 +53,12 @@ _SIGLIP_2 = (
 
 
 _DINOV2 = (("small", 14, (518,)), ("base", 14, (518,)), ("large", 14, (518,)))
+_DINOV2_GIANT = (("giant", 14, (518,)),)
+_GIANT = {"hidden_size": 1536, "mlp_dim": 4096, "num_heads": 24, "mlp": "swiglu"}
+# timm's own output is the mean of the patches: half of classifier="token_gap". Names that end with
+# _qkvb are of files that hold the biases of queries and values.
+_DINOV3 = tuple((n, 16, (256,)) for n in ("small", "small_plus", "base", "large", "huge_plus"))
+_ROTARY = {"position_embedding": "rope_2d", "register_tokens": 4, "layer_norm_epsilon": 1e-5}
 _FLEXIVIT = (("small", 16, (240,)), ("base", 16, (240,)), ("large", 16, (240,)))
 _FAMILIES: tuple[tuple[str, Any, dict[str, Any]], ...] = (
     ("vit_{}_patch{}_{}", _VIT, {}),
@@ -59,6 +66,10 @@ _FAMILIES: tuple[tuple[str, Any, dict[str, Any]], ...] = (
     ("deit3_{}_patch{}_{}", _DEIT3, {}),
     ("vit_{}_patch{}_dinov2", _DINOV2, {}),
     ("vit_{}_patch{}_reg4_dinov2", _DINOV2, {"register_tokens": 4}),
+    ("vit_{}_patch{}_dinov2", _DINOV2_GIANT, _GIANT),
+    ("vit_{}_patch{}_reg4_dinov2", _DINOV2_GIANT, _GIANT | {"register_tokens": 4}),
+    ("vit_{}_patch{}_dinov3", (*_DINOV3, ("7b", 16, (256,))), _ROTARY),
+    ("vit_{}_patch{}_dinov3_qkvb", _DINOV3, _ROTARY),
     ("vit_{}_patch{}_siglip_{}", _SIGLIP, {"classifier": "map"}),
     ("vit_{}_patch{}_siglip_{}", _SIGLIP_2, {"classifier": "map", "gelu": "tanh"}),
     ("vit_{}_patch{}_siglip_gap_{}", _SIGLIP, {"classifier": "gap"}),
@@ -75,7 +86,7 @@ TIMM_NAMES: dict[str, tuple[str, int, dict[str, Any]]] = {
 }
 
 
-SIZES = {
+SIZES: dict[str, dict[str, Any]] = {
     "Ti": {"num_layers": 12, "hidden_size": 192, "mlp_dim": 768, "num_heads": 3},
     "S": {"num_layers": 12, "hidden_size": 384, "mlp_dim": 1536, "num_heads": 6},
     "M": {"num_layers": 12, "hidden_size": 512, "mlp_dim": 2048, "num_heads": 8},
@@ -85,7 +96,11 @@ SIZES = {
     "H": {"num_layers": 32, "hidden_size": 1280, "mlp_dim": 5120, "num_heads": 16},
     "g": {"num_layers": 40, "hidden_size": 1408, "mlp_dim": 6144, "num_heads": 16},
     "g-opt": {"num_layers": 40, "hidden_size": 1536, "mlp_dim": 6144, "num_heads": 16},
+    "7B": {"num_layers": 40, "hidden_size": 4096, "mlp_dim": 8192, "num_heads": 32},
 }
+# DINOv3's that have gated MLPs.
+SIZES |= {"S+": SIZES["S"], "H+": SIZES["H"] | {"num_heads": 20}}
+SIZES |= {size: SIZES[size] | {"mlp": "swiglu"} for size in ("S+", "H+", "7B")}
 
 # The ResNet and the patch size on its feature map. Stage 4 of a stride-16 hybrid
 # is moved into stage 3, which keeps the number of units and quadruples the tokens.
@@ -115,7 +130,7 @@ RESNETS = {
 # The patch sizes of published checkpoints and of the paper's experiments. Any other works too.
 _PATCH_SIZES: dict[str, tuple[int, ...]] = {"Ti": (16, 32), "S": (16, 32), "M": (16,)}
 _PATCH_SIZES |= {"B": (8, 16, 32), "L": (16, 32), "So400m": (14, 16), "H": (14,)}
-_PATCH_SIZES |= {"g": (14,), "g-opt": (16,)}
+_PATCH_SIZES |= {"g": (14,), "g-opt": (16,), "S+": (16,), "H+": (16,), "7B": (16,)}
 PATCHED = tuple(f"ViT-{size}/{patch}" for size in SIZES for patch in _PATCH_SIZES[size])
 
 AXIAL = ("Axial-ViT-B/16", "Axial-ViT-B/32")
@@ -160,7 +175,7 @@ def arguments_of(name: str) -> tuple[str, dict[str, Any]]:
         own, size, further = TIMM_NAMES[name]
         class_name, arguments = arguments_of(own)
         return class_name, {**arguments, "image_size": size, "gelu": "erf", **further}
-    match = re.fullmatch(r"(Axial-)?ViT-([\w-]+)/(\d+)", name)
+    match = re.fullmatch(r"(Axial-)?ViT-([\w+-]+)/(\d+)", name)
     if not match or match[2] not in SIZES or int(match[3]) < 1:
         raise ValueError(
             f"{did_you_mean(name, EVERY_NAME)}Expected a model's name, one of "

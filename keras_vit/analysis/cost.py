@@ -124,9 +124,9 @@ def _attention(width, heads, length, sequences=1, queries=None, relative=False):
     return query_and_out + key_and_value + pairs
 
 
-def _mlp(width, mlp_dim, tokens, executed=None):
-    """Returns the `Cost` of the two dense layers of an encoder block (equation 3)."""
-    first = _dense(width, mlp_dim, tokens, executed)
+def _mlp(width, mlp_dim, tokens, executed=None, gated=False):
+    """Returns the `Cost` of the dense layers of an encoder block (equation 3)."""
+    first = _dense(width, mlp_dim, tokens, executed) * (1 + gated)
     return first + _dense(mlp_dim, width, tokens, executed)
 
 
@@ -135,7 +135,7 @@ def _encoder(a, grid, tokens):
     width, depth = a.hidden_size, a.num_layers
     relative = a.position_embedding == "relative"
     attention = functools.partial(_attention, width, a.num_heads, relative=relative)
-    mlp = functools.partial(_mlp, width, a.mlp_dim, tokens)
+    mlp = functools.partial(_mlp, width, a.mlp_dim, tokens, gated=a.mlp == "swiglu")
     if a.attention == "axial":
         rows, columns = grid
         by_line = attention(columns, sequences=rows) + attention(rows, sequences=columns)

@@ -78,7 +78,7 @@ class Contents:
     grid: Grid | None = None
     # The config.json beside it.
     config: Mapping[str, Any] = field(default_factory=dict)
-    # `OF_HEAD`; of a saved model its `STATED` arguments and its classifier too.
+    # `OF_HEAD`; of a saved model its `STATED` arguments, its classifier and its license too.
     own: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -214,7 +214,7 @@ def _keras_source(path):
     arrays = {weight.name: weight.value() for weight in weights_of(model)}
     names = (*STATED, "classifier")
     own = {name: encoder.arguments[name] for name in names if name in encoder.arguments}
-    own |= {name: getattr(model, name) for name in OF_HEAD}
+    own |= {name: getattr(model, name) for name in (*OF_HEAD, "license")}
     if isinstance(model, Segmenter):
         own["padding_color"] = model.arguments["padding_color"]
     return Contents(path, arrays, getattr(encoder, "grid_size", None), own=own)

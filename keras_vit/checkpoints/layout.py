@@ -3,7 +3,8 @@
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -90,7 +91,12 @@ class FileLayout:
     # Whether the table of positions has an entry for the class token; None if some have.
     class_entry: bool | None = None
     layer_scale: bool = False  # whether LayerScale is written, all ones
-    between_centers: bool = False  # how positions are resized, see `resize_grid`
+    interpolation: str = "corners"  # how positions are resized, see `resize_grid`
+    # Arguments of the format's models that the arrays do not show.
+    arguments: Mapping[str, Any] = MappingProxyType({})
+    # Projections of attention whose biases a file may lack, in all blocks: they are zero.
+    optional_biases: tuple[str, ...] = ()
+    license: str = ""  # of the publisher's weights, if it does not allow every use
 
     def detect(self, shapes: Shapes, grid: Grid | None = None) -> "FileLayout | None":
         """Returns the layout of a file of these arrays, or None if it is of another format.
@@ -119,6 +125,13 @@ class FileLayout:
                 arrays[array.scale] = functools.partial(np.ones, array.shape[:1], np.float32)
         for name in sorted(arrays):
             yield name, arrays[name]()
+
+    def arguments_of(self, normalization: np.ndarray) -> Mapping[str, Any]:
+        """Returns arguments of a model by the (2, 3) mean and std of its images, in [0, 1]."""
+        return {}
+
+    def require_table(self, entries: int, shapes: Shapes, grid: Grid | None) -> None:
+        """Raises CheckpointError if a table of positions has entries that no model here has."""
 
     def owns(self, name: str) -> bool:
         """Tells whether an array of the file belongs to the model."""

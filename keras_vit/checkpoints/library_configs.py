@@ -11,13 +11,15 @@ import numpy as np
 
 from keras_vit.checkpoints.errors import CheckpointError, reading
 from keras_vit.checkpoints.layout import Grid
+from keras_vit.layers.rotary_positions import THETA
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.photos.imagenet_classes import require_class_name
 from keras_vit.variants import TIMM_NAMES, arguments_of
 
 CONFIG, PREPROCESSOR = "config.json", "preprocessor_config.json"
 # Hugging Face's architectures that models here are.
-MODEL_TYPES = ("vit", "dinov2", "dinov2_with_registers", "siglip", "siglip_vision_model")
+MODEL_TYPES = ("vit", "dinov2", "dinov2_with_registers", "dinov3_vit", "siglip")
+MODEL_TYPES += ("siglip_vision_model",)
 # Names of Hugging Face and of timm.
 _GELU = {"gelu": "erf", "gelu_erf": "erf", "gelu_python": "erf"}
 _GELU |= dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_tanh"), "tanh")
@@ -118,7 +120,15 @@ def stated_arguments(config: Mapping[str, Any]) -> dict[str, Any]:
         config = tower if isinstance(tower, Mapping) else config
         names = {ours: name for ours, name in _HUGGING_FACE_NAMES.items() if name in config}
         stated = {**config, **own, **{ours: config[name] for ours, name in names.items()}}
+    theta = own.get("rope_temperature", config.get("rope_theta", THETA))
+    if theta != THETA:
+        raise CheckpointError(
+            f"Expected rotary positions of rope_theta={THETA:g}. The file's configuration says "
+            f"{theta!r}. Nothing was loaded."
+        )
     activation = own.get("act_layer", config.get("hidden_act"))
+    if config.get("use_gated_mlp") and activation == "silu":
+        activation = None
     if activation is not None:
         if not isinstance(activation, str) or activation not in _GELU:
             raise CheckpointError(

@@ -41,7 +41,8 @@ _REFUSED = {
     "timm/deit_base_patch16_224.fb_in1k. Nothing was loaded.",
 }
 # Keys of a configuration that turn off the biases of these parts of every block.
-_BIASES = {"qkv_bias": "query|key|value", "proj_bias": "out|Dense_0|Dense_1"}
+_BIASES = {"qkv_bias": "query key value", "proj_bias": "out Dense_0 Dense_1"}
+_BIASES |= {"query_bias": "query", "key_bias": "key", "value_bias": "value"}
 # The parts after the encoder.
 _OPTIONAL = ("head", "pre_logits")
 _HEADS = {"head/kernel", "resnet/head/conv2d/kernel", "Decoder/classes", "Decoder/head/kernel"}
@@ -49,13 +50,13 @@ _POOLING = {"token": "token", "avg": "gap", "map": "map"}  # timm's
 
 
 class _File(NamedTuple):
-    """A file that is compared with a model, and how its positions are resized."""
+    """A file that is compared with a model, and how its positions are resized, by name."""
 
     contents: Contents
     layout: FileLayout
     arrays: list[FileArray]
     grid: Grid | None
-    flexible: bool
+    interpolation: str
     # Published tables are square.
     is_published: bool
 
@@ -155,17 +156,19 @@ def _open(model, path, position_grid=None, mean=None, std=None, flexible=False):
     row, is_published = published(path), not Path(path).exists()
     contents = read_arrays(find_checkpoint(path))
     if row:
-        if row.license not in PERMISSIVE:
-            warnings.warn(
-                f"The weights {path} are published under {row.license}, which does not allow every "
-                "use. Read it before you build on them.",
-                stacklevel=3,
-            )
         if mean is None and std is None:
             mean, std = row.mean, row.std
         flexible = flexible or row.flexible
     grid = position_grid or contents.grid
     layout = _layout_of(contents, grid)
+    license = row.license if row else contents.own.get("license") or layout.license
+    if license and license not in PERMISSIVE:
+        contents.own = {**contents.own, "license": license}
+        warnings.warn(
+            f"The weights {path} are published under {license}, or derive from such weights. It "
+            "does not allow every use. Read it before you build on them.",
+            stacklevel=3,
+        )
     require_unquantized(model)
     weights, model = weights_of(model), encoder_of(model)
     stated = stated_arguments(contents.config)
@@ -178,14 +181,17 @@ def _open(model, path, position_grid=None, mean=None, std=None, flexible=False):
             f"`mean` and `std` are of safetensors files; {contents.path} has the names of "
             f"{layout.title}, whose models take [-1, 1]. Leave them out. Nothing was loaded."
         )
-    if layout.between_centers and normalization is not None:
-        color = tuple((2 * normalization[0] - 1).tolist())
-        contents.own = {**contents.own, "padding_color": color}
-    file = _File(contents, layout, layout.file_arrays(weights), grid, flexible, is_published)
+    if normalization is not None:
+        contents.own = {**contents.own, **layout.arguments_of(normalization)}
+    interpolation = "antialiased" if flexible else layout.interpolation
+    arrays = layout.file_arrays(weights)
+    file = _File(contents, layout, arrays, grid, interpolation, is_published)
     _convert_patches(file, model, normalization)
-    absent = "|".join(parts for key, parts in _BIASES.items() if stated.get(key) is False)
-    for array in file.arrays:
-        if absent and re.fullmatch(rf"Transformer/.*/({absent})/bias", array.names[1]):
+    off = {part for key in _BIASES if stated.get(key) is False for part in _BIASES[key].split()}
+    for part in {*off, *layout.optional_biases}:
+        biases = [a for a in arrays if re.fullmatch(rf"Transformer/.*/{part}/bias", a.names[1])]
+        is_needed = stated.get(f"{part}_bias") or contents.arrays.keys() & {a.name for a in biases}
+        for array in () if is_needed and part not in off else biases:
             contents.arrays.setdefault(array.name, np.zeros(array.shape, np.float32))
     return file
 
@@ -208,7 +214,8 @@ def _convert_patches(file, model, normalization):
             f"normalization is known. Received: {of_kernel.name} of {kernel.shape[2]}. Nothing was "
             "loaded."
         )
-    kernel, shift = convert_patches(kernel, model.arguments, normalization, file.flexible)
+    flexible = file.interpolation == "antialiased"
+    kernel, shift = convert_patches(kernel, model.arguments, normalization, flexible)
     arrays[of_kernel.name] = of_kernel.packing.pack([kernel], kernel.shape)
     if contents.has_numbers(of_bias.name) and arrays[of_bias.name].shape == kernel.shape[-1:]:
         arrays[of_bias.name] = (arrays[of_bias.name] + shift).astype(np.float32)
@@ -272,6 +279,7 @@ def _assign(model, file, skip, path):
         for weight, value in zip(array.weights, array.unpack(values[array.name]), strict=True):
             weight.variable.assign(np.reshape(value, weight.variable.shape))
     model.checkpoint_layout = file.layout
+    model.license = file.contents.own.get("license") or model.license
     if isinstance(model, Segmenter) and "padding_color" in file.contents.own:
         model.arguments["padding_color"] = file.contents.own["padding_color"]
     if not _HEADS & {weight.name for weight in weights}:
@@ -379,27 +387,12 @@ def _resized(file, array, value):
     table = value[None] if value.ndim == 2 else value
     if len(table) != 1:
         return value
-    if not file.layout.between_centers:  # a Segmenter's register token is made of its table
-        _require_no_register_positions(file, shape[-2])
+    file.layout.require_table(shape[-2], file.contents.shapes, grid)
     side = math.isqrt(shape[-2])
     if file.is_published and not grid and 0 <= shape[-2] - side**2 <= 1:
         grid = side, side
     mine = positions.class_token, positions.grid_size
-    kind = file.flexible, file.layout.class_entry, file.layout.between_centers
-    return resize_table(table, *mine, grid, *kind)
-
-
-def _require_no_register_positions(file, entries):
-    """Refuses a table of timm that has entries of the register tokens before those of patches."""
-    modules, shapes = getattr(file.layout, "modules", {}), file.contents.shapes
-    registers = math.prod(shapes.get(modules.get("reg"), (0,))[:2])
-    patches = entries - registers - (modules.get("cls") in shapes)
-    wanted = file.grid and math.prod(file.grid)
-    if registers and patches > 0 and patches == (wanted or math.isqrt(patches) ** 2):
-        raise CheckpointError(
-            f"{entries} position embeddings seem to have entries of the {registers} register "
-            "tokens, which models here do not take; if they have not, pass `position_grid`"
-        )
+    return resize_table(table, *mine, grid, file.layout.class_entry, file.interpolation)
 
 
 def _compare_stated_arguments(model, contents, row, layout, stated):
@@ -410,10 +403,13 @@ def _compare_stated_arguments(model, contents, row, layout, stated):
             GELU, epsilon, pooling or place of the positions is a warning, and so is another GELU
             than that of the format, where nothing states one.
     """
-    origin = row.path if row else f"The configuration of {contents.path}"
-    stated = {**stated, **contents.own}
+    origin = row.path if row else f"The configuration or format of {contents.path}"
+    stated = {**layout.arguments, **stated, **contents.own}
     if row:
         stated = arguments_of_model(row.model) | dict(row.arguments)
+    gated = model.arguments.get("mlp", "gelu") != "gelu"
+    if gated:
+        stated.pop("gelu", None)
     differing = {
         name: stated[name]
         for name in STATED
@@ -421,26 +417,27 @@ def _compare_stated_arguments(model, contents, row, layout, stated):
     }
     pool = stated.get("global_pool")
     pool = contents.own.get("classifier") or (pool and _POOLING.get(str(pool), f"timm's {pool}"))
+    if pool == "gap" and layout.class_entry:
+        pool = "token_gap"  # of which it is the second half
     if stated.get("pool_include_prefix") and model.arguments.get("register_tokens"):
         pool = pool if pool in (None, "token") else f"{pool} of all tokens"
     if pool and model.arguments.get("classifier", pool) not in (pool, "unpooled"):
         differing["classifier"] = pool
-    if "num_heads" in differing:
-        heads, own = differing["num_heads"], model.arguments["num_heads"]
-        raise CheckpointError(
-            f"{origin} says num_heads={heads!r}, the model has num_heads={own}. Build the model "
-            f"with num_heads={heads}. Nothing was loaded."
-        )
+    positions = (differing.get("position_embedding"), model.arguments.get("position_embedding"))
+    # Without arrays, or by another arithmetic: no model is meant to have the file's otherwise.
+    for name in ("num_heads", *["position_embedding"] * ("rope_2d" in positions)):
+        if name in differing:
+            wanted, own = differing[name], model.arguments[name]
+            raise CheckpointError(
+                f"{origin} says {name}={wanted!r}, the model has {name}={own!r}. Build the model "
+                f"with {name}={wanted!r}. Nothing was loaded."
+            )
     if model.arguments.get("representation_size") and stated.get("pooler_act", "tanh") != "tanh":
         raise CheckpointError(
             f"Expected the pooler's activation to be tanh. {origin} says "
             f"pooler_act={stated['pooler_act']!r}. Nothing was loaded."
         )
-    epsilon = getattr(layout, "layer_norm_epsilon", None)
-    own = model.arguments.get("layer_norm_epsilon", epsilon)
-    if epsilon and "layer_norm_epsilon" not in stated and own != epsilon:
-        differing["layer_norm_epsilon"] = epsilon
-    usual = getattr(layout, "gelu", None)
+    usual = None if gated else getattr(layout, "gelu", None)
     if "gelu" not in stated and usual and model.arguments.get("gelu", usual) != usual:
         warnings.warn(
             f"{contents.path} states no activation, and {layout.title} has gelu={usual!r} unless "

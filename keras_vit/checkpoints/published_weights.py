@@ -20,12 +20,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from keras_vit.variants import TIMM_NAMES
+
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 BUCKET = "https://storage.googleapis.com"
 HUB = "https://huggingface.co"
 APACHE = "Apache-2.0"
 # Other licenses are told when their files are loaded.
 PERMISSIVE = (APACHE, "MIT")
+DINOV3_LICENSE = "dinov3-license"  # as the Hub calls it
 
 MIB = 2**20
 # The most that the headers of a safetensors file can add to its arrays.
@@ -45,7 +48,7 @@ class Published:
             are in [-1, 1].
         std: as `mean`.
         flexible: bool, whether its patches are resized as FlexiViT's.
-        license: an SPDX identifier.
+        license: an SPDX identifier, or the Hub's name.
         parameters: int, of the model's arrays in the file, float32 each; None where it is not
             known how they are stored.
         mebibytes: int, the file's size where its publisher states it, else None.
@@ -89,7 +92,7 @@ class Published:
 def _hub(name, model, **facts):
     arguments = {"gelu": "erf", **facts.pop("arguments", {})}
     path = f"timm/{name}/resolve/main/model.safetensors"
-    return f"timm/{name}", Published(path, model, arguments=arguments, **IMAGENET, **facts)
+    return f"timm/{name}", Published(path, model, arguments=arguments, **{**IMAGENET, **facts})
 
 
 def _big_vision(file, model, image_size, **facts):
@@ -133,7 +136,11 @@ DINOV2 = (
     ("small", "ViT-S/14", (22_056_192, 81.1), (22_057_344, 80.9)),
     ("base", "ViT-B/14", (86_579_712, 84.5), (86_582_016, 84.6)),
     ("large", "ViT-L/14", (304_367_616, 86.3), (304_370_688, 86.7)),
+    ("giant", "ViT-g/14", (1_136_479_232, 86.5), (1_136_483_840, 87.1)),
 )
+
+# DINOv3's images of satellites.
+SATELLITES = {"mean": (0.430, 0.411, 0.296), "std": (0.213, 0.156, 0.143)}
 
 MAE = (
     ("vit_base_patch16_224", "ViT-B/16", 85_798_656),
@@ -211,9 +218,16 @@ def _rows():
     for size, model, *variants in DINOV2:
         for registers, (parameters, score) in zip((0, 4), variants, strict=True):
             name = f"vit_{size}_patch14_{'reg4_' if registers else ''}dinov2.lvd142m"
-            arguments = {"register_tokens": registers} if registers else {}
+            _, _, arguments = TIMM_NAMES[name.partition(".")[0]]
             facts = {"arguments": arguments, "parameters": parameters, "score": score}
             yield _hub(name, model, image_size=518, measure="linear", **facts)
+    for name in fnmatch.filter(TIMM_NAMES, "*_dinov3*"):
+        model, size, arguments = TIMM_NAMES[name]
+        facts = {"image_size": size, "arguments": arguments, "license": DINOV3_LICENSE}
+        if model != "ViT-7B/16":  # in several files
+            yield _hub(f"{name}.lvd1689m", model, measure="linear", **facts)
+        if model == "ViT-L/16":
+            yield _hub(f"{name}.sat493m", model, measure="linear", **facts, **SATELLITES)
     for name, model, parameters in MAE:
         yield _hub(f"{name}.mae", model, parameters=parameters, license="CC-BY-NC-4.0")
     for file, model, size in SIGLIP:

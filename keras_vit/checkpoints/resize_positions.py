@@ -13,18 +13,15 @@ from keras_vit.interpolation import corner_weights, half_pixel_weights
 logger = logging.getLogger("keras_vit")
 
 
-def resize_grid(
-    grid: np.ndarray, *sizes: int, flexible: bool = False, between_centers: bool = False
-) -> np.ndarray:
+def resize_grid(grid: np.ndarray, *sizes: int, interpolation: str = "corners") -> np.ndarray:
     """Resamples a grid, or a line, of position embeddings, linearly along each axis.
 
     Args:
         grid: (source rows, source columns, channels) or (source entries, channels) float array.
         *sizes: of the new axes but that of channels.
-        flexible: bool. False aligns the corners and does not antialias, as fine-tuning at another
-            resolution does (section 3.2). True interpolates between pixel centers and antialiases,
-            as FlexiViT does in its forward pass.
-        between_centers: bool, as `flexible` without antialiasing, as Segmenter does.
+        interpolation: "corners" aligns the corners, as fine-tuning at another resolution does
+            (section 3.2); "centers" interpolates between pixel centers, as Segmenter does;
+            "antialiased" does so and antialiases, as FlexiViT does in its forward pass.
 
     Returns:
         (rows, columns, channels) or (entries, channels) array of the grid's dtype; the arithmetic
@@ -35,9 +32,9 @@ def resize_grid(
         source = grid.shape[axis]
         if source != size:
             weights = (
-                half_pixel_weights(source, size, antialias=flexible)
-                if flexible or between_centers
-                else corner_weights(source, size)
+                corner_weights(source, size)
+                if interpolation == "corners"
+                else half_pixel_weights(source, size, antialias=interpolation == "antialiased")
             )
             result = np.moveaxis(np.tensordot(weights, result, (1, axis)), 0, axis)
     return result.astype(grid.dtype)
@@ -111,9 +108,8 @@ def resize_table(
     class_token: bool,
     grid_size: Grid,
     stated: Grid | None = None,
-    flexible: bool = False,
     class_entry: bool | None = None,
-    between_centers: bool = False,
+    interpolation: str = "corners",
 ) -> np.ndarray:
     """Resizes a table of position embeddings to a model's grid.
 
@@ -123,9 +119,8 @@ def resize_table(
             if the table has none, and dropped if the model has none.
         grid_size: (rows, columns) of the model.
         stated: (rows, columns) of the table, or None: see `grid_of_table`.
-        flexible: bool, as of `resize_grid`.
         class_entry: bool or None, as of `grid_of_table`.
-        between_centers: bool, as of `resize_grid`.
+        interpolation: as of `resize_grid`.
 
     Returns:
         (1, entries of the model, channels) float32 array.
@@ -136,7 +131,7 @@ def resize_table(
     entries, channels = table.shape[1:]
     rows, columns, first = grid_of_table(entries, class_token, grid_size, stated, class_entry)
     grid = table[0, first:].reshape(rows, columns, channels)
-    grid = resize_grid(grid, *grid_size, flexible=flexible, between_centers=between_centers)
+    grid = resize_grid(grid, *grid_size, interpolation=interpolation)
     zeros = np.zeros((1, int(class_token), channels), table.dtype)
     prefix = table[:, :1] if class_token and first else zeros
     return np.concatenate([prefix, grid.reshape(1, -1, channels)], axis=1)

@@ -54,6 +54,14 @@ def save_checkpoint(
             "keras_vit.checkpoints.torch_layouts.TIMM, or another row, for a safetensors file."
         )
     weights = weights_of(model)
+    arguments = getattr(encoder_of(model), "arguments", {})
+    rotary = arguments.get("position_embedding") == "rope_2d"
+    if not is_torch and (rotary or arguments.get("mlp", "gelu") != "gelu"):
+        raise ValueError(
+            f"Expected a model that {layout.title} has a place for, without rotary positions and "
+            f"gated MLPs. Received: {encoder_of(model).name}. Use model.save, or another layout: "
+            "keras_vit.checkpoints.torch_layouts.HUGGING_FACE_DINOV3."
+        )
     if is_torch:
         _require_as_written(model, layout, weights)
     arrays = layout.packed(weights)
@@ -69,7 +77,10 @@ def save_checkpoint(
 
 def _require_as_written(model, layout, weights):
     """Raises ValueError unless a safetensors file is read back as the model that it is of."""
-    shapes = {array.name: array.shape for array in layout.file_arrays(weights)}
+    arrays = layout.file_arrays(weights)
+    shapes = {array.name: array.shape for array in arrays}
+    if layout.layer_scale:
+        shapes |= {array.scale: array.shape[:1] for array in arrays if array.scale}
     read = next((each for each in TORCH_LAYOUTS if each.detect(shapes)), layout)
     is_other = read.marks != layout.marks and layout.marks in [each.marks for each in TORCH_LAYOUTS]
     marks = ", ".join(sorted({*read.marks} - {*layout.marks}))
@@ -78,6 +89,10 @@ def _require_as_written(model, layout, weights):
         wrong = "has a class token, and the model has none"
     elif encoder_of(model).arguments["in_channels"] != 3:
         wrong = "is of color images"
+    own = encoder_of(model).arguments.get("position_embedding")
+    stated = layout.arguments.get("position_embedding", "learned_1d")
+    if own != stated and "rope_2d" in (own, stated):
+        wrong = f"has position_embedding={stated!r}"
     if wrong:
         raise ValueError(
             f"Expected a model that {layout.title} has a place for: such a file {wrong}. "

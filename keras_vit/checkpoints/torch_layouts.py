@@ -8,6 +8,7 @@ import functools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from keras_vit.checkpoints.layout import (
     Grid,
     Shapes,
 )
+from keras_vit.checkpoints.published_weights import DINOV3_LICENSE
 from keras_vit.checkpoints.weights_of_model import BLOCK, DECODER, POSITION_TABLE, Weight
 
 # {published name of a module or an array: the format's after the prefix}, {} for the number of the
@@ -39,10 +41,12 @@ _BLOCK = (
     "LayerScale_0",
     "LayerScale_1",
 )
+# A gated MLP's modules, down(silu(gate(x)) * up(x)).
+_GATED = tuple(f"MlpBlock_3/{part}" for part in ("Gate", "Up", "Down"))
 # A distilled encoder's token in a Segmenter's file, and the name that it is read under.
 _DISTILLATION, _REGISTER = "encoder.dist_token", "encoder.reg_token"
 # The last projection of f and its LayerScale.
-SCALES = {_BLOCK[4]: "LayerScale_0", _BLOCK[7]: "LayerScale_1"}
+SCALES = {_BLOCK[4]: "LayerScale_0", _BLOCK[7]: "LayerScale_1", _GATED[2]: "LayerScale_1"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,8 +61,9 @@ class TorchLayout(FileLayout):
         classifier: the name of the head.
         gelu: of models whose configuration states no activation.
         unused: regular expression of arrays that the model does not need, {} for the prefix.
-        class_entry, layer_scale, between_centers: as in `FileLayout`.
-        layer_norm_epsilon: of the format's models, None where it varies.
+        no_key_bias: whether no file of the format has a bias of keys.
+        class_entry, layer_scale, interpolation, arguments, optional_biases, license: as in
+            `FileLayout`.
         advice: for a model with weights that the format has no place for.
         spelling: index of this file's table.
     """
@@ -73,8 +78,11 @@ class TorchLayout(FileLayout):
     unused: str = "$."
     class_entry: bool | None = None
     layer_scale: bool = False
-    between_centers: bool = False
-    layer_norm_epsilon: float | None = None
+    interpolation: str = "corners"
+    arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    optional_biases: tuple[str, ...] = ()
+    no_key_bias: bool = False
+    license: str = ""
     advice: str = "Use an .npz or .keras file for this model."
     spelling: int = 0
 
@@ -110,20 +118,45 @@ class TorchLayout(FileLayout):
             shared.setdefault(self._names(weight.name), []).append(weight)
         return [_file_array(name, scale, tuple(held)) for (name, scale), held in shared.items()]
 
+    def packed(self, weights: Sequence[Weight]) -> Iterator[tuple[str, np.ndarray]]:
+        parts = {
+            weight.name: part
+            for weight in weights
+            for part in self.optional_biases
+            if BLOCK.fullmatch(weight.name) and weight.name.endswith(f"/{part}/bias")
+        }
+        used = {parts[w.name] for w in weights if w.name in parts and w.value().any()} | {None}
+        if self.no_key_bias and "key" in used:
+            raise CheckpointError(
+                f"{self.title} has no place for a bias of keys, and the model's are not zero, as "
+                f"training leaves them. {self.advice}"
+            )
+        return super().packed([each for each in weights if parts.get(each.name) in used])
+
+    def require_table(self, entries: int, shapes: Shapes, grid: Grid | None) -> None:
+        registers = math.prod(shapes.get(self.modules.get("reg", ""), (0,))[:2])
+        patches = entries - registers - (self.modules.get("cls") in shapes)
+        wanted = grid and math.prod(grid)
+        if registers and patches > 0 and patches == (wanted or math.isqrt(patches) ** 2):
+            raise CheckpointError(
+                f"{entries} position embeddings seem to have entries of the {registers} register "
+                "tokens, which models here do not take; if they have not, pass `position_grid`"
+            )
+
     def _names(self, name):
         """Returns the names of a weight's array and of its LayerScale's, or ""."""
         decoder = DECODER if name.startswith(DECODER) else ""
         block = BLOCK.fullmatch(name.removeprefix(decoder))
-        module, _, leaf = (decoder + block[2] if block else name).rpartition("/")
-        if name in self.modules:
-            return self.modules[name], ""
+        own, number = (decoder + block[2], block[1]) if block else (name, None)
+        module, _, leaf = own.rpartition("/")
+        if own in self.modules:
+            return self.modules[own].format(number), ""
         if module not in self.modules or leaf not in LEAVES:
             raise CheckpointError(
                 f"{self.title} has no place for the model's {name}: it holds plain Vision "
                 f"Transformers. {self.advice}"
             )
         scale = self.modules.get(SCALES.get(module, ""), "")
-        number = block and block[1]
         return f"{self.modules[module].format(number)}.{LEAVES[leaf]}", scale.format(number)
 
 
@@ -141,6 +174,12 @@ class SegmenterLayout(TorchLayout):
         found = {name: array for name, array in arrays.items() if name not in left_out}
         found["encoder.pos_embed"] = np.delete(table, 1, axis=1)
         return found | {_REGISTER: token + table[:, 1:2]}
+
+    def arguments_of(self, normalization: np.ndarray) -> Mapping[str, Any]:
+        return {"padding_color": tuple((2 * normalization[0] - 1).tolist())}
+
+    def require_table(self, entries: int, shapes: Shapes, grid: Grid | None) -> None:
+        """Takes any table: the register token was made of its second entry."""
 
     def packed(self, weights: Sequence[Weight]) -> Iterator[tuple[str, np.ndarray]]:
         arrays = dict(super().packed(weights))
@@ -176,9 +215,12 @@ def _file_array(name, scale, weights):
     return FileArray(name, shape, weights, packing, scale)
 
 
-def in_blocks(blocks: str, names: str) -> Table:
-    """Returns a table of a block's modules of these names, LayerScale's last, if any."""
-    pairs = zip(_BLOCK, names.split(), strict=False)
+def in_blocks(blocks: str, names: str, gated: str = "") -> Table:
+    """Returns a table of a block's modules of these names, LayerScale's last, if any.
+
+    `gated` are the names of a gated MLP's gate, up and down.
+    """
+    pairs = [*zip(_BLOCK, names.split(), strict=False), *zip(_GATED, gated.split(), strict=False)]
     return {published: f"{blocks}.{{}}.{own}" for published, own in pairs}
 
 
@@ -231,6 +273,7 @@ HUGGING_FACE_DINOV2 = TorchLayout(
                 "encoder.layer",
                 f"norm1 {attention} norm2 mlp.fc1 mlp.fc2 layer_scale1.lambda1 "
                 "layer_scale2.lambda1",
+                "mlp.weights_in mlp.weights_in mlp.weights_out",
             ),
         }
         for attention in _ATTENTION
@@ -302,6 +345,7 @@ _TIMM = {
     **in_blocks(
         "blocks",
         "norm1 attn.qkv attn.qkv attn.qkv attn.proj norm2 mlp.fc1 mlp.fc2 ls1.gamma ls2.gamma",
+        "mlp.fc1 mlp.fc1 mlp.fc2",
     ),
 }
 TIMM = TorchLayout(
@@ -311,6 +355,55 @@ TIMM = TorchLayout(
     tables=(_TIMM, {**_TIMM, "reg": "register_tokens"}),
     classifier="head",
     unused="mask_token$",
+)
+
+_DINOV3_ARGUMENTS = {"position_embedding": "rope_2d", "layer_norm_epsilon": 1e-5}
+HUGGING_FACE_DINOV3 = TorchLayout(
+    title="Hugging Face's DINOv3 safetensors",
+    marks=("{}embeddings.patch_embeddings.weight",),
+    tables=tuple(
+        {
+            **_EMBEDDINGS,
+            "reg": "embeddings.register_tokens",
+            "embedding": "embeddings.patch_embeddings",
+            "Transformer/encoder_norm": "norm",
+            **in_blocks(
+                blocks,
+                f"norm1 {_ATTENTION[1]} norm2 mlp.up_proj mlp.down_proj layer_scale1.lambda1 "
+                "layer_scale2.lambda1",
+                "mlp.gate_proj mlp.up_proj mlp.down_proj",
+            ),
+        }
+        for blocks in ("layer", "model.layer")  # in files, and in memory
+    ),
+    unused=r"{}embeddings\.mask_token$",
+    class_entry=True,
+    layer_scale=True,
+    arguments=_DINOV3_ARGUMENTS,
+    optional_biases=("query", "key", "value"),
+    license=DINOV3_LICENSE,
+)
+TIMM_DINOV3 = dataclasses.replace(
+    HUGGING_FACE_DINOV3,
+    title="timm's DINOv3 safetensors",
+    marks=("cls_token", "reg_token", "blocks.0.gamma_1"),
+    tables=(
+        {
+            **_TIMM,
+            **in_blocks(
+                "blocks",
+                "norm1 attn.qkv attn.qkv attn.qkv attn.proj norm2 mlp.fc1 mlp.fc2 gamma_1 gamma_2",
+                "mlp.fc1_g mlp.fc1_x mlp.fc2",
+            ),
+            # Models whose names end with _qkvb have the first and the last.
+            f"{_BLOCK[1]}/bias": "blocks.{}.attn.q_bias",
+            f"{_BLOCK[2]}/bias": "blocks.{}.attn.k_bias",
+            f"{_BLOCK[3]}/bias": "blocks.{}.attn.v_bias",
+        },
+    ),
+    classifier="head",
+    unused="$.",
+    no_key_bias=True,
 )
 
 _SEGMENTER_BLOCK = "norm1 attn.qkv attn.qkv attn.qkv attn.proj norm2 mlp.fc1 mlp.fc2"
@@ -335,8 +428,8 @@ SEGMENTER_MASK = SegmenterLayout(
     marks=("encoder.patch_embed.proj.weight", "decoder.cls_emb"),
     tables=(_SEGMENTER_MASK,),
     class_entry=True,
-    between_centers=True,
-    layer_norm_epsilon=1e-5,
+    interpolation="centers",
+    arguments={"layer_norm_epsilon": 1e-5},
     unused=r"encoder\.head(_dist)?\.",
 )
 SEGMENTER_LINEAR = dataclasses.replace(
@@ -347,6 +440,8 @@ SEGMENTER_LINEAR = dataclasses.replace(
 TORCH_LAYOUTS = (
     SEGMENTER_MASK,
     SEGMENTER_LINEAR,
+    HUGGING_FACE_DINOV3,
+    TIMM_DINOV3,
     HUGGING_FACE_DINOV2,
     HUGGING_FACE_SIGLIP_CLASSIFIER,
     HUGGING_FACE_SIGLIP,

@@ -2,7 +2,7 @@
 
 The names are those of the original's files: "Transformer/encoderblock_0/…" for
 the Vision Transformer, "resnet/block1/unit01/…" for BiT. Those of Axial-ViT, the position
-embeddings of appendix D.3, register tokens ("reg") and a Segmenter's decoder are our own.
+embeddings of appendix D.3, register tokens ("reg"), gated MLPs and a Segmenter's decoder are ours.
 """
 
 import re
@@ -55,6 +55,9 @@ _OF_VISION_TRANSFORMER = (
     ("/mlp/", "/MlpBlock_3/"),
     ("/hidden_dense/", "/Dense_0/"),
     ("/output_dense/", "/Dense_1/"),
+    ("/gate_dense/", "/Gate/"),
+    ("/up_dense/", "/Up/"),
+    ("/down_dense/", "/Down/"),
     _RESIDUAL_UNIT,
     ("/gamma$", "/scale"),
     ("/beta$", "/bias"),

@@ -11,7 +11,7 @@ from keras_vit.layers.class_token import ClassToken
 from keras_vit.layers.dropout import Dropout, StochasticDepth
 from keras_vit.layers.encoder_block import EncoderBlock
 from keras_vit.layers.map_head import MAPHead
-from keras_vit.layers.mlp import MLP
+from keras_vit.layers.mlp import MLP, SwiGLU
 from keras_vit.layers.normalization import LayerNormalization
 from keras_vit.layers.patch_embedding import FlattenGrid, PatchEmbedding
 from keras_vit.layers.position_embeddings import PositionEmbedding
@@ -51,4 +51,5 @@ __all__ = [
     "SinCosPosition2D",
     "StandardizedConv2D",
     "StochasticDepth",
+    "SwiGLU",
 ]

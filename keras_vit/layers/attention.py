@@ -10,6 +10,7 @@ from keras_vit.backends.by_backend import token_rows
 from keras_vit.initializers import glorot_uniform
 from keras_vit.layers.base import Layer
 from keras_vit.layers.dropout import Dropout
+from keras_vit.layers.rotary_positions import rotated, rotation_tables
 from keras_vit.type_hints import Tensor
 
 
@@ -45,18 +46,32 @@ class MultiHeadAttention(Layer):
         heads = ops.reshape(rows, (-1, length, self.num_heads, self.head_size))
         return ops.transpose(heads, (0, 2, 1, 3))
 
+    def query_and_key(
+        self, tokens: Tensor, context: Tensor, rotary_grid: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Returns q, divided by sqrt(head_size), and k; turned by their places on a grid."""
+        query = self.project(self.query, tokens) * self.scale
+        key = self.project(self.key, context)
+        if rotary_grid is None:
+            return query, key
+        rows, columns = ops.shape(rotary_grid)[1:3]
+        tables = rotation_tables(rows, columns, self.head_size, ops.shape(key)[2])
+        return rotated(query, tables), rotated(key, tables)
+
     def logits(self, query: Tensor, key: Tensor) -> Tensor:
         """Returns q k^T of equation 6; `query` is already divided by sqrt(head_size)."""
         return ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))
 
-    def probabilities(self, tokens: Tensor, context: Tensor | None = None) -> Tensor:
+    def probabilities(
+        self, tokens: Tensor, context: Tensor | None = None, rotary_grid: Tensor | None = None
+    ) -> Tensor:
         """Returns A of equation 6, (batch, heads, queries, tokens) float32; rows sum to 1.
 
         `tokens`, (batch or 1, queries, channels), attend to `context`, (batch, tokens, channels),
-        by default to themselves.
+        by default to themselves. `rotary_grid` as of `MultiHeadSelfAttention`.
         """
-        query = self.project(self.query, tokens) * self.scale
-        key = self.project(self.key, tokens if context is None else context)
+        context = tokens if context is None else context
+        query, key = self.query_and_key(tokens, context, rotary_grid)
         return ops.softmax(ops.cast(self.logits(query, key), "float32"), axis=-1)
 
     def weighted_values(self, probabilities: Tensor, context: Tensor) -> Tensor:
@@ -83,6 +98,9 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         tokens: (batch, tokens, channels).
         context: (batch, all tokens, channels), attended to, if `tokens` are only the first
             of them; `tokens` by default.
+        rotary_grid: (batch, rows, columns, channels), the patches, which are the last of the
+            tokens: queries and keys are turned by their places there (rotary position
+            embeddings). None turns nothing.
         training: bool.
 
     Returns:
@@ -94,7 +112,13 @@ class MultiHeadSelfAttention(MultiHeadAttention):
         self.dropout_rate = dropout_rate
         self.dropout = self.inner(Dropout, "dropout", dropout_rate)
 
-    def call(self, tokens: Tensor, context: Tensor | None = None, training: bool = False) -> Tensor:
+    def call(
+        self,
+        tokens: Tensor,
+        context: Tensor | None = None,
+        rotary_grid: Tensor | None = None,
+        training: bool = False,
+    ) -> Tensor:
         context = tokens if context is None else context
-        probabilities = self.probabilities(tokens, context)
+        probabilities = self.probabilities(tokens, context, rotary_grid)
         return self.weighted_values(self.dropout(probabilities, training=training), context)

@@ -79,13 +79,18 @@ class FusedSelfAttention(MultiHeadSelfAttention):
     Arguments and call as for `MultiHeadSelfAttention`.
     """
 
-    def call(self, tokens: Tensor, context: Tensor | None = None, training: bool = False) -> Tensor:
+    def call(
+        self,
+        tokens: Tensor,
+        context: Tensor | None = None,
+        rotary_grid: Tensor | None = None,
+        training: bool = False,
+    ) -> Tensor:
         kernel = fused_attention(self.compute_dtype, self.head_size)
         if kernel is None or context is not None or (training and self.dropout_rate > 0):
-            return super().call(tokens, context, training)
-        query = self.project(self.query, tokens) * self.scale
-        key, value = (self.project(dense, tokens) for dense in (self.key, self.value))
-        return self.combine_heads(kernel(query, key, value))
+            return super().call(tokens, context, rotary_grid, training)
+        query, key = self.query_and_key(tokens, tokens, rotary_grid)
+        return self.combine_heads(kernel(query, key, self.project(self.value, tokens)))
 
 
 # An encoder block chooses one by name.

@@ -33,6 +33,7 @@ class EncoderBlock(Layer):
         tokens: (batch, tokens, channels).
         context: (batch, all tokens, channels), if only the result of the first tokens is
             wanted: all tokens are attended to, and only `tokens` are computed.
+        rotary_grid: as of `MultiHeadSelfAttention`.
         training: bool.
 
     Returns:
@@ -79,11 +80,17 @@ class EncoderBlock(Layer):
         for layer in (self.attention_norm, self.attention, self.mlp_norm, self.mlp):
             layer.build(input_shape)
 
-    def call(self, tokens: Tensor, context: Tensor | None = None, training: bool = False) -> Tensor:
+    def call(
+        self,
+        tokens: Tensor,
+        context: Tensor | None = None,
+        rotary_grid: Tensor | None = None,
+        training: bool = False,
+    ) -> Tensor:
         def equations(z, context=None):
             x = self.attention_norm(z if context is None else context)
             x = (x,) if context is None else (x[:, : ops.shape(z)[1]], x)
-            x = self.attention(*x, training=training)
+            x = self.attention(*x, rotary_grid=rotary_grid, training=training)
             x = self.attention_dropout(x, training=training)
             z = self.attention_depth(x, training=training) + z
             x = self.mlp(self.mlp_norm(z), training=training)

@@ -1,4 +1,4 @@
-"""The two-layer perceptron of an encoder block (equation 3)."""
+"""The perceptrons of an encoder block (equation 3)."""
 
 from typing import Any
 
@@ -52,12 +52,36 @@ class MLP(Layer):
         return self.inner(keras.layers.Dense, name, units, shape=(None, inputs), **initial)
 
     def call(self, tokens: Tensor, training: bool = False) -> Tensor:
-        gelu = (TRAINED_GELU_FLAVORS if training else GELU_FLAVORS)[self.gelu]
-        x = gelu(self.hidden_dense(token_rows(tokens, tokens.shape[-1])))
+        x = self.hidden(token_rows(tokens, tokens.shape[-1]), training)
         x = self.hidden_dropout(x, training=training)
         x = self.output_dropout(self.output_dense(x), training=training)
         return ops.reshape(x, ops.shape(tokens))
 
+    def hidden(self, rows: Tensor, training: bool) -> Tensor:
+        """Returns the hidden layer, (..., mlp_dim), of tokens, (..., channels)."""
+        gelu = (TRAINED_GELU_FLAVORS if training else GELU_FLAVORS)[self.gelu]
+        return gelu(self.hidden_dense(rows))
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class SwiGLU(MLP):
+    """Gated MLP, down(silu(gate(x)) * up(x)), with dropout as in `MLP` (Shazeer, 2020).
+
+    Arguments and call as for `MLP`; `gelu` is not used.
+    """
+
+    def build(self, input_shape: tuple) -> None:
+        channels = input_shape[-1]
+        self.gate_dense = self._dense("gate_dense", channels, self.mlp_dim)
+        self.up_dense = self._dense("up_dense", channels, self.mlp_dim)
+        self.output_dense = self._dense("down_dense", self.mlp_dim, channels)
+
+    def hidden(self, rows: Tensor, training: bool) -> Tensor:
+        """Returns the gated layer, (..., mlp_dim), of tokens, (..., channels)."""
+        gate = self.gate_dense(rows)
+        # `keras.ops.silu` has a gradient of its own on TensorFlow, which SavedModels lose.
+        return gate * ops.sigmoid(gate) * self.up_dense(rows)
+
 
 # An encoder block chooses one by name.
-MLPS = {"gelu": MLP}
+MLPS = {"gelu": MLP, "swiglu": SwiGLU}

@@ -53,7 +53,10 @@ def at_any_resolution(
 
 
 def attention_of_blocks(
-    arguments: Mapping[str, Any], blocks: Sequence[EncoderBlock], inputs: Sequence[Tensor]
+    arguments: Mapping[str, Any],
+    blocks: Sequence[EncoderBlock],
+    inputs: Sequence[Tensor],
+    rotation: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
     """Returns what `VisionTransformer.attention_endpoints` does."""
     if arguments["attention"] == "axial":
@@ -62,7 +65,7 @@ def attention_of_blocks(
             'image. Use a model with attention="global".'
         )
     return {
-        f"block_{index:02d}/attention": AttentionOfBlock(block)(tokens)
+        f"block_{index:02d}/attention": AttentionOfBlock(block)(tokens, **rotation)
         for index, (block, tokens) in enumerate(zip(blocks, inputs, strict=True))
     }
 
@@ -75,5 +78,6 @@ class AttentionOfBlock(keras.layers.Layer):
         self.block = block
         self.built = True
 
-    def call(self, tokens: Tensor) -> Tensor:
-        return self.block.attention.probabilities(self.block.attention_norm(tokens))
+    def call(self, tokens: Tensor, rotary_grid: Tensor | None = None) -> Tensor:
+        tokens = self.block.attention_norm(tokens)
+        return self.block.attention.probabilities(tokens, rotary_grid=rotary_grid)

@@ -77,7 +77,7 @@ CHECKS: dict[str, Check] = {
     "register_tokens": ("be an int that is not negative", partial(_int, least=0)),
     "classifier": _one_of(*WITH_CLASS_TOKEN, "gap", "map", "unpooled"),
     "resnet": ('be {"num_layers": (...), "width_factor": int}', _resnet),
-    "position_embedding": _one_of("none", *POSITION_EMBEDDINGS, "relative"),
+    "position_embedding": _one_of("none", *POSITION_EMBEDDINGS, "relative", "rope_2d"),
     "position_placement": _one_of("stem", "every", "shared"),
     "attention": _one_of("global", "axial"),
     "mlp": _one_of(*MLPS),
@@ -128,6 +128,15 @@ def _check_together(arguments):
     elif axial and token in WITH_CLASS_TOKEN:
         message = 'Axial attention has no class token: use classifier="gap", "map" or "unpooled".'
         names = ["classifier"]
+    elif arguments["position_embedding"] == "rope_2d" and (
+        axial or not stem or arguments["hidden_size"] // arguments["num_heads"] % 4
+    ):
+        message = (
+            "Rotary positions turn pairs of channels by row and by column, in every block: they "
+            'need attention="global", position_placement="stem" and heads of a multiple of 4.'
+        )
+        names = ["position_embedding", "attention", "position_placement"]
+        names += ["hidden_size", "num_heads"]
     elif registers and (axial or relative or not stem):
         message = (
             "Register tokens have no position in the image: they need global attention, and "

@@ -112,12 +112,13 @@ class ImageModel(keras.Model):
     """A functional model of images that names its intermediate results.
 
     Its configuration is its constructor's arguments, which layers inside are frozen or quantized,
-    and, where they are known, `class_names`, `preprocessing` and `activation`.
+    and, where they are known, `class_names`, `preprocessing`, `activation` and `license`.
 
     Attributes:
         preprocessing: how a photo becomes an image of the model, or None if that is not known.
             Operations from left to right, such as "decode|resize(224)|value_range(-1, 1)": the
             size, how it is reached, and the range. They are not checked here.
+        license: that of published weights which were loaded, if it does not allow every use.
 
     Args:
         images: the input, a Keras tensor.
@@ -163,6 +164,7 @@ class ImageModel(keras.Model):
             computed=keras.Model(images, list(shortcut.values())[-1]) if shortcut else None,
         )
         self.preprocessing: str | None = None
+        self.license: str | None = None
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -316,6 +318,7 @@ class ImageModel(keras.Model):
             "quantized_layers": inner.quantized_layers(self),
             "class_names": self.class_names,
             "preprocessing": self.preprocessing,
+            "license": self.license,
             "activation": self._record.activation,
         }
         constructor = {"name": self.name, "trainable": self.trainable, "dtype": dtype}
@@ -327,13 +330,13 @@ class ImageModel(keras.Model):
         arguments = dict(config)
         changes = arguments.pop("trainable_layers", {})
         modes = arguments.pop("quantized_layers", {})
-        known = ("class_names", "preprocessing", "activation")
-        class_names, preprocessing, activation = (arguments.pop(name, None) for name in known)
+        known = ("class_names", "preprocessing", "activation", "license")
+        names, preprocessing, activation, license = (arguments.pop(n, None) for n in known)
         model = cls(**arguments)
         inner.apply_trainability(model, changes)
         inner.quantize_layers(model, modes)
         if not isinstance(preprocessing, str | None):
             raise ValueError(f"Expected `preprocessing` as a text. Received: {preprocessing!r}")
-        model.class_names, model.preprocessing = class_names, preprocessing
-        model.activation = activation
+        model.class_names, model.preprocessing = names, preprocessing
+        model.activation, model.license = activation, license
         return model

@@ -46,7 +46,8 @@ class VisionTransformer(ImageModel):
         register_tokens: int, learned tokens without position after the class token, which no
             pooling and no head reads (Darcet et al., 2023); 4 in DINOv2's models with registers.
         position_embedding: "none", "learned_1d", "learned_2d", "sincos_2d" or
-            "relative" (appendix D.3).
+            "relative" (appendix D.3), or "rope_2d" (DINOv3: every block turns the queries and
+            keys of patches by their places; no token has a table).
         position_placement: "stem" (added once), "every" (another table before
             every block) or "shared" (the same table before every block).
         attention: "global", or "axial" for Axial-ViT (appendix D.5).
@@ -55,7 +56,8 @@ class VisionTransformer(ImageModel):
         attention_dropout_rate: float, dropout of the attention probabilities.
         stochastic_depth_rate: float, the last block's probability of being
             skipped; it grows linearly from 0 at the first block.
-        mlp: "gelu", a name of `keras_vit.layers.mlp.MLPS`, of the blocks' perceptron.
+        mlp: a name of `keras_vit.layers.mlp.MLPS`, of the blocks' perceptron: "gelu" or "swiglu"
+            (gated: three dense layers of `mlp_dim`, and no GELU).
         gelu: "tanh" (the original's approximation) or "erf".
         layer_norm_epsilon: float.
         head_bias_init: float, the initial bias of the head; its kernel is zero.
@@ -117,6 +119,7 @@ class VisionTransformer(ImageModel):
         a = SimpleNamespace(**arguments, dtype=policy)
         a.has_class_token = a.classifier in WITH_CLASS_TOKEN
         grid, embedded = embed(images, a)
+        a.rotation = {"rotary_grid": grid} if a.position_embedding == "rope_2d" else {}
         blocks, tokens = encode(grid, embedded, a)
         norm = layers.LayerNormalization(a.layer_norm_epsilon, name="encoder_norm", dtype=policy)
         encoded = norm(tokens[-1][1])
@@ -130,9 +133,10 @@ class VisionTransformer(ImageModel):
         }
         shortcut = {}
         if a.classifier == "token":
-            shortcut = classify(pool(norm(class_token_alone(blocks[-1], tokens[-1][0])), a))
+            shortcut = classify(pool(norm(class_token_alone(blocks[-1], tokens[-1][0], a)), a))
         super().__init__(images, endpoints, arguments, policy, name, trainable, shortcut)
         self._record.blocks, self._record.block_inputs = blocks, [before for before, _ in tokens]
+        self._record.rotation = a.rotation
 
     @property
     def grid_size(self) -> tuple[int, int]:
@@ -165,14 +169,15 @@ class VisionTransformer(ImageModel):
         Raises:
             ValueError: if the model's attention is axial.
         """
-        return attention_of_blocks(self.arguments, self.blocks, self._record.block_inputs)
+        inputs, rotation = self._record.block_inputs, self._record.rotation
+        return attention_of_blocks(self.arguments, self.blocks, inputs, rotation)
 
     def any_resolution(self, outputs: str | Sequence[str] = "output") -> keras.Model:
         """Returns the same model, on the same weights, for images of every size.
 
         Learned position embeddings are interpolated in the graph, corners aligned, to
         the grid of the image at hand; at the model's own size the result is its
-        own. Sines and cosines are computed. Pixels that do not fill a patch are cropped.
+        own. Sines, cosines and rotations are computed. Pixels that do not fill a patch are cropped.
 
         Args:
             outputs: as of `up_to`.
@@ -229,7 +234,7 @@ def encode(
         elif shared is not None:
             x = shared(x)
         blocks.append(_block(index, grid, a))
-        tokens.append((x, blocks[-1](x)))
+        tokens.append((x, blocks[-1](x, **a.rotation)))
         x = tokens[-1][1]
     return blocks, tokens
 
@@ -255,12 +260,12 @@ def _block(index, grid, a):
     )
 
 
-def class_token_alone(block: Callable, tokens: Tensor) -> Tensor:
+def class_token_alone(block: Callable, tokens: Tensor, a: SimpleNamespace) -> Tensor:
     """The shortcut of the last block: its output for the class token, (batch, 1, hidden_size).
 
     Skips the other tokens' queries and MLP, which equation 4 does not read; the result is the same.
     """
-    return block(tokens[:, :1], context=tokens)
+    return block(tokens[:, :1], context=tokens, **a.rotation)
 
 
 def pool(encoded: Tensor, a: SimpleNamespace) -> Tensor:

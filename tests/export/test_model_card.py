@@ -104,3 +104,13 @@ def test_only_good_artifacts_get_a_card(tiny, lite_report, tmp_path):
             write_card(tiny, report, handle, tmp_path, license=license)
     assert list(tmp_path.iterdir()) == []
     assert require_handle("me/vit/b16/3").groups() == ("me", "vit/b16")
+
+
+def test_weights_of_dinov3_are_passed_on_under_their_license(module_report, texts, make_vit):
+    model = portable(make_vit(num_layers=1, dtype="mixed_bfloat16"))
+    model.license = "dinov3-license"
+    with pytest.raises(ExportError, match="Expected license='dinov3-license', that of the publish"):
+        texts(module_report, portable(model, "float16"))
+    page, _, variation = texts(module_report, model, license="dinov3-license")
+    assert "## License\n\nThese weights derive from DINOv3's." in page
+    assert json.loads(variation)["licenseName"] == "Other (specified in description)"

@@ -22,6 +22,7 @@ R50+ViT-L/32     328_994_856   BiT-R50x1         25_549_352   BiT-R50x2         
 BiT-R50x3        217_319_080   BiT-R101x1        44_541_480   BiT-R101x3       387_934_888
 BiT-R152x1        60_185_128   BiT-R152x2       236_335_208   BiT-R152x4       936_533_224
 BiT-R200x3       568_633_000   Axial-ViT-B/16   171_620_584   Axial-ViT-B/32   173_277_160
+ViT-S+/16         29_146_984   ViT-H+/16        842_078_440   ViT-7B/16      6_721_082_344
 """
 COUNTS = {name: int(count) for name, count in re.findall(r"(\S+) +(\S+)", TABLE)}
 
@@ -62,6 +63,13 @@ def test_parameter_count(name):
     # As timm 1.0.31 counts its own models.
     ("vit_base_patch16_siglip_224", {}, 92_884_224),
     ("vit_base_patch16_siglip_gap_224", {}, 85_797_120),
+    # As DINOv3's page counts them, in millions: 21, 29, 86, 300, 840, 6,716.
+    ("vit_small_patch16_dinov3", {}, 21_591_552),
+    ("vit_small_plus_patch16_dinov3_qkvb", {}, 28_687_872),
+    long("vit_base_patch16_dinov3", {}, 85_650_432),
+    long("vit_large_patch16_dinov3", {}, 303_104_000),
+    long("vit_huge_plus_patch16_dinov3", {}, 840_550_400),
+    long("vit_7b_patch16_dinov3", {}, 6_716_194_816),
     # Of 27 and 40 blocks.
     long("vit_so400m_patch14_siglip_224", {}, 427_680_704),
     long("vit_so400m_patch16_siglip_256", {}, 427_888_064),

@@ -65,7 +65,7 @@ def build_model(
             raise _other_classes(config.checkpoint, known, names)
     model.preprocessing, model.activation = config.eval_preprocess or None, config.loss
     trained = task.model_to_train(model, config, num_classes)
-    trained.preprocessing = model.preprocessing
+    trained.preprocessing, trained.license = model.preprocessing, model.license
     if class_names and len(class_names) == trained.arguments.get("num_classes"):
         trained.class_names = class_names
     model = trained

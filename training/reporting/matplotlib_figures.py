@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from keras_vit import analysis
+from keras_vit.layers.position_embeddings_2d import POSITION_EMBEDDINGS
 from keras_vit.models.image_model import encoder_of
 
 from ..io.atomic import atomic_file, write_text
@@ -75,7 +76,7 @@ def _why_not(name, model, images):
     if not hasattr(model, "grid_size"):
         return "a ResNet has neither attention nor position embeddings"
     if name == "position_similarity":
-        if model.arguments["position_embedding"] in ("none", "relative"):
+        if model.arguments["position_embedding"] not in POSITION_EMBEDDINGS:
             return "the model adds no position embedding to its tokens"
         return None
     if images is None:

@@ -34,12 +34,12 @@ def test_scipys_zoom_where_that_is_right(source):
         np.testing.assert_allclose(resized.resize_grid(grid, target, target), expected, atol=5e-7)
 
 
-@pytest.mark.parametrize("flexible", [False, True])
-def test_same_size_is_the_same_bits_and_constants_stay(flexible):
+@pytest.mark.parametrize("interpolation", ["corners", "centers", "antialiased"])
+def test_same_size_is_the_same_bits_and_constants_stay(interpolation):
     grid = np.random.default_rng(0).standard_normal((7, 9, 4)).astype("float32")
-    assert resized.resize_grid(grid, 7, 9, flexible=flexible).tobytes() == grid.tobytes()
+    assert resized.resize_grid(grid, 7, 9, interpolation=interpolation).tobytes() == grid.tobytes()
     for size in ((5, 5), (15, 15), (4, 9)):
-        constant = resized.resize_grid(np.ones_like(grid), *size, flexible=flexible)
+        constant = resized.resize_grid(np.ones_like(grid), *size, interpolation=interpolation)
         np.testing.assert_allclose(constant, 1, rtol=1e-6)
 
 

@@ -74,6 +74,8 @@ FAMILIES: dict[str, Callable[[], keras.Model]] = {
     "BiT": lambda: keras_vit.ResNetV2(**_RESNET),
     "BiT, padded with zeros": lambda: keras_vit.ResNetV2(**_RESNET, pool_padding="zero"),
     "AxialResNet": lambda: keras_vit.AxialResNet(**_RESNET, num_groups=4),
+    "Segmenter, linear": lambda: keras_vit.Segmenter(_vit(num_classes=None)(), 5, "linear"),
+    "Segmenter, mask": lambda: keras_vit.Segmenter(_vit(num_classes=None)(), 5),
 }
 
 

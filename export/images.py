@@ -14,6 +14,7 @@ from keras_vit.training.errors import UsageError
 from keras_vit.training.inference.interface import Interface
 from keras_vit.training.io.image_listing import list_images, spread
 from keras_vit.training.source_facts import runs_behind
+from keras_vit.training.tasks import Task, task_of
 from keras_vit.training.tasks.classification.evaluation import class_order
 
 from .errors import ExportError, damage_refused
@@ -45,7 +46,7 @@ def load_images(
 
     Returns:
         images, (n, height, width, 3) float32 in [0, 1], and labels as `verify` takes them, or None
-        where there are none, or they are of other classes than the model's, which a warning says.
+        where there are none, or they are not the model's classes, which a warning says.
 
     Raises:
         ValueError: if there are no images, or they cannot be used. What cannot be read of a data
@@ -70,19 +71,26 @@ def load_images(
         opened = whole.split(split or (names[0] if len(names) == 1 else "test"))
         operations = opened.preprocess(preprocess).require_range("the preprocessing", opened)
         skipped = SkipCounter(named=True)
-        dataset = plain_dataset(opened, operations, one_hot=True, skip_counter=skipped)
-        examples = [*dataset.take(limit)]
+        task = task_of({}, interface.classifies)
+
+        def read(task):
+            dataset = plain_dataset(opened, operations, task=task, skip_counter=skipped)
+            return [*dataset.take(limit)]
+
+        try:
+            order = class_order(interface.class_names, opened.dataset.class_names, str(data))
+            examples = read(task)
+        except UsageError as error:
+            logger.warning("No accuracy is computed. %s", error)
+            order, examples = None, read(Task())  # of images alone
         if not examples:
             raise ExportError(f"Expected images in {data}. Received: none that can be read.")
         images = np.stack([each["image"] for each in examples])
-        labels = np.stack([each["label"] for each in examples])
-        try:
-            order = class_order(interface.class_names, opened.dataset.class_names, str(data))
-        except UsageError as error:
-            logger.warning("No accuracy is computed. %s", error)
-            labels = None
-        else:
-            if order:
+        if "label" in examples[0]:
+            labels = np.stack([each["label"] for each in examples])
+            if order and interface.classifies == "pixel":
+                labels = np.where(labels < 0, labels, np.array(order)[labels])
+            elif order:
                 labels = labels[:, np.argsort(order)]
     for run, config in runs_behind(scored):
         warn_of_trained(opened, run, config)

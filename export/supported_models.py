@@ -5,15 +5,17 @@ import numpy as np
 
 from keras_vit.checkpoints.save import require_finite
 from keras_vit.models import AxialResNet, ResNetV2, VisionTransformer
-from keras_vit.models.image_model import ACTIVATIONS, ImageModel, activation_name
+from keras_vit.models.image_model import ACTIVATIONS, ImageModel, activation_name, encoder_of
 from keras_vit.models.inner_layers import inner_layers, require_unquantized
 from keras_vit.models.masked_patch_prediction import MaskedPatchPrediction
+from keras_vit.models.segmenter import Segmenter
 from keras_vit.photos.prepare_photos import outside
 from keras_vit.type_hints import Tensor
 
 from .errors import ExportError
 
-CLASSIFIERS = (VisionTransformer, ResNetV2, AxialResNet)
+# Of images, and the last one of pixels.
+CLASSIFIERS = (VisionTransformer, ResNetV2, AxialResNet, Segmenter)
 MODELS = (*CLASSIFIERS, MaskedPatchPrediction)
 OUTPUTS = ("logits", "representation")
 # The largest flatbuffer, which a TFLite file is, and protocol buffer, which an ONNX file is without
@@ -88,7 +90,7 @@ def portable(model: keras.Model, dtype: str = "float32") -> keras.Model:
             f"Received: {type(model).__module__}.{type(model).__name__}. "
             "Another model can be exported by its own graph with model.export()."
         )
-    config = model.get_config()
+    config = encoder_of(model).get_config()
     policy = keras.dtype_policies.deserialize(config["dtype"]).name
     all_trainable = len(model.trainable_weights) == len(model.weights)
     if policy == dtype and not config.get("remat") and all_trainable:
@@ -101,7 +103,11 @@ def _copy(model, dtype, **changes):
     arguments = {**model.arguments, **changes}
     if "remat" in arguments:
         arguments["remat"] = False
-    copy = type(model)(**arguments, name=model.name, dtype=dtype)
+    if encoder_of(model) is model:
+        arguments["dtype"] = dtype
+    else:
+        arguments["encoder"] = _copy(encoder_of(model), dtype)
+    copy = type(model)(**arguments, name=model.name)
     own = {path: layer for path, layer, _ in inner_layers(copy)}
     for path, layer, _ in inner_layers(model):
         if type(layer) is type(own.get(path)) and _settings(layer) != _settings(own[path]):
@@ -137,13 +143,14 @@ def _settings(layer):
 def output_name(model: keras.Model, output: str | None = None) -> str:
     """Returns the endpoint that is exported: `output`, or if it is None the first of `OUTPUTS`.
 
-    A model without a head has no "logits".
+    A model without a head has no "logits", one of pixels no "representation".
 
     Raises `ValueError` if the model does not have it.
     """
-    known = OUTPUTS if model.arguments["num_classes"] is not None else OUTPUTS[1:]
+    known = tuple(name for name in OUTPUTS if name in model.endpoints)
     if output not in (None, *known):
-        received = "" if "logits" in known else ", of a model that has no head"
+        lacking = {("representation",): "has no head", ("logits",): "classifies pixels"}
+        received = f", of a model that {lacking[known]}" if known in lacking else ""
         raise ValueError(f"`output` must be one of {known}. Received: output={output!r}{received}")
     return output or known[0]
 

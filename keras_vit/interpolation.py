@@ -34,18 +34,18 @@ def _linear_in_graph(positions, source):
 
 
 def half_pixel_weights(
-    source: int, target: int | Tensor, antialias: bool = False
+    source: int | Tensor, target: int | Tensor, antialias: bool = False
 ) -> np.ndarray | Tensor:
     """Returns the (target, source) matrix of linear interpolation between pixel centers.
 
     Sample i of `target` lies at (i + 1/2) source / target - 1/2. With `antialias`, shrinking
     averages all samples that a new one stands for. It is float64, or float32 in the graph of a
-    scalar integer tensor `target`, without `antialias`.
+    scalar integer tensor `target`, where `source` may be one too, without `antialias`.
     """
     if not isinstance(target, int | np.integer):
-        size = ops.cast(target, "float32")
-        centers = (ops.cast(ops.arange(target), "float32") + 0.5) * source / size - 0.5
-        return _linear_in_graph(ops.clip(centers, 0.0, float(source - 1)), source)
+        old, new = (ops.cast(size, "float32") for size in (source, target))
+        centers = (ops.cast(ops.arange(target), "float32") + 0.5) * old / new - 0.5
+        return _linear_in_graph(ops.clip(centers, 0.0, old - 1), source)
     scale = source / target
     positions = (np.arange(target) + 0.5) * scale - 0.5
     return _linear(positions, source, max(scale, 1.0) if antialias else 1.0)

@@ -32,9 +32,10 @@ def to_hub(
 
     The module offers, with `images` (batch, height, width, 3) float32 RGB in [0, 1]:
 
-    - `module(images, training=False)`: logits (batch, classes), or the representation;
+    - `module(images, training=False)`: logits (batch, classes), of pixels (batch, height,
+      width, classes), or the representation;
       `variables`, `trainable_variables` and `regularization_losses` for fine-tuning.
-    - `module.feature_vector`, where the module has a head: the same interface,
+    - `module.feature_vector`, where the module has a head of images: the same interface,
       for the representation (batch, features).
     - `module.endpoints(images)`: dict of every intermediate result by the names of
       `model.endpoints`, and `block_00/attention` (batch, heads, tokens, tokens).
@@ -88,7 +89,7 @@ def _module(model, output, resolution, activation):
     spec = tf.TensorSpec((None, *size, 3), tf.float32, name="images")
     main = _sub_model(model, output, resolution)
     root = _reusable(main, spec)
-    if output == "logits":
+    if output == "logits" and "representation" in model.endpoints:
         root.feature_vector = _reusable(_sub_model(model, "representation", resolution), spec)
     root.endpoints = _reusable(endpoint_model(model, resolution), spec, modes=(False,))
     call = root.__call__

@@ -42,7 +42,8 @@ def to_onnx(
     """Writes a model as an ONNX file, and returns its path.
 
     It takes `image`, (batch, height, width, 3) float32 RGB in [0, 1], any number of them, and
-    gives `logits`, (batch, classes), or `representation`, float32 too. Its metadata has `labels`,
+    gives `logits`, (batch, classes), of pixels (batch, height, width, classes), or
+    `representation`, float32 too. Its metadata has `labels`,
     class names by lines, and `interface.json`, which says the size, range and preprocessing of
     images. Weights of 2 GiB or more are in a second file, whose name ends with ".onnx.data".
 

@@ -17,8 +17,10 @@ from keras_vit.training.inference.interface import LABELS_FILE, Interface
 
 from .flatbuffer import add_buffer, schema
 
-# The numbers are field positions and values of the published schema 1.2.
+# The numbers are field positions and values of the published schema 1.5.
 _METADATA, _PARSER_VERSION = "TFLITE_METADATA", "1.0.0"
+# Of masks: a flatbuffer of its own, whose one field says what to compute of the output.
+_SEGMENTER, _ACTIVATIONS = "SEGMENTER_METADATA", {"none": 0, "sigmoid": 1, "softmax": 2}
 _IMAGE_PROPERTIES, _RGB, _NORMALIZATION_OPTIONS, _TENSOR_AXIS_LABELS = 2, 1, 1, 2
 
 
@@ -59,19 +61,28 @@ def _description(name, interface):
         result[6] = [{0: LABELS_FILE, 2: _TENSOR_AXIS_LABELS}]
     text = "Vision model. Input: RGB image in [0, 1]. How a photo becomes one: "
     text += interface.preprocessing
-    content = {0: name, 1: text, 3: [{2: [image], 3: [result]}], 7: _PARSER_VERSION}
+    graph: dict[int, object] = {2: [image], 3: [result]}
+    if interface.classifies == "pixel":
+        options = _flatbuffer({0: _ACTIVATIONS[interface.applied or "none"]}, b"V001")
+        graph[9] = [{0: _SEGMENTER, 1: options}]
+    return _flatbuffer({0: name, 1: text, 3: [graph], 7: _PARSER_VERSION}, b"M001")
+
+
+def _flatbuffer(table, identifier):
     builder = flatbuffers.Builder(1024)
-    builder.Finish(_write(builder, content), file_identifier=b"M001")
+    builder.Finish(_write(builder, table), file_identifier=identifier)
     return bytes(builder.Output())
 
 
 def _write(builder, value):
-    """Writes text, a list of floats or tables, or a table, and returns its offset.
+    """Writes text, bytes, a list of floats or tables, or a table, and returns its offset.
 
     A table is {position of a field: value}, where an int is an enumeration of one byte.
     """
     if isinstance(value, str):
         return builder.CreateString(value)
+    if isinstance(value, bytes):
+        return builder.CreateByteVector(value)
     if isinstance(value, list) and isinstance(value[0], float):
         return builder.CreateNumpyVector(np.array(value, "float32"))
     if isinstance(value, list):

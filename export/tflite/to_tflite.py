@@ -62,10 +62,11 @@ def to_tflite(
     """Writes a model as a TFLite file, and returns its path.
 
     The signature "serving_default" takes `image`, (1, height, width, 3) float32 RGB
-    in [0, 1], and gives `logits`, (1, classes), or `representation` where the model
-    has no head. Only TFLite's own operations occur, all of them run by XNNPACK.
-    The rescaling to [-1, 1], the normalizations' scales and the attention's 1/√d are
-    multiplied into the weights; the last block is computed for the class token alone.
+    in [0, 1], and gives `logits`, (1, classes), of pixels (1, height, width, classes),
+    or `representation` where the model has no head. Only TFLite's own operations occur,
+    all of them run by XNNPACK. The rescaling to [-1, 1], the normalizations' scales and
+    the attention's 1/√d are multiplied into the weights; the last block is computed for
+    the class token alone.
 
     Args:
         model: of this package, one of `export.supported_models.MODELS`.
@@ -245,7 +246,7 @@ def signatures(
     for name in names:
         graph, batch, size, output = model.up_to(), 1, image_size(model), output_name(model)
         if name == "feature_vector" and output == "logits":
-            output = "representation"
+            output = output_name(model, "representation")
             graph = model.up_to(output)
         elif name == ROLLOUT:
             graph, output = keras.Model(model.input, rollout_endpoint(model)), "rollout"

@@ -3,9 +3,7 @@
 import dataclasses
 from typing import Any
 
-from keras_vit.training.tasks import TASKS
-
-TOP1 = TASKS[0].main
+from keras_vit.training.tasks import task_of
 
 # Unseen classes that a report names.
 _NAMED = 10
@@ -28,8 +26,9 @@ class Report:
     scale: float  # the largest absolute output of the model, at least 1
     cosine: float  # mean over the images
     size_bytes: int  # of all files
-    agreement: float | None = None  # part of the images with the same top-1 class
-    model_accuracy: float | None = None  # top-1, as the next
+    classifies: str = "image"  # or "pixel"
+    agreement: float | None = None  # part of the images, or pixels, with the same top-1 class
+    model_accuracy: float | None = None  # top-1, or of pixels the mean IoU, as the next
     artifact_accuracy: float | None = None
     # (seen, all): classes of the images, by their labels or else by the model, and of the model.
     classes: tuple[int, int] | None = None
@@ -60,6 +59,9 @@ class Report:
         seconds, percent = "{:.0f} ms", "{:.2f} %"
         latencies = (self.latency_ms or {}).items()
         outside = self.operations_outside_delegate
+        of_images = self.classifies == "image"
+        name = "accuracy" if of_images else "mean IoU"
+        agreement = "top-1 agreement" if of_images else "agreement of pixels"
         fallbacks = "; ".join(self.fallbacks or ()) or "unknown operations"
         rows = [
             ("artifact", f"{self.artifact} ({self.kind})"),
@@ -69,9 +71,9 @@ class Report:
             ("mean error", f"{self.mean_error:.2e}"),
             ("root mean square error / deviation", f"{self.relative_error:.4f}"),
             ("cosine", f"{self.cosine:.6f}"),
-            ("top-1 agreement", _shown(percent, self.agreement, 100)),
-            ("accuracy of the model", self._accuracy(self.model_accuracy)),
-            ("accuracy of the artifact", self._accuracy(self.artifact_accuracy)),
+            (agreement, _shown(percent, self.agreement, 100)),
+            (f"{name} of the model", self._accuracy(self.model_accuracy)),
+            (f"{name} of the artifact", self._accuracy(self.artifact_accuracy)),
             ("size", f"{self.size_bytes / 2**20:.2f} MiB"),
             ("loading", _shown(seconds, self.load_seconds, 1000)),
             ("first image", _shown(seconds, self.first_call_seconds, 1000)),
@@ -95,7 +97,8 @@ class Report:
     def _accuracy(self, value):
         if value is None:
             return None
-        return f"{100 * value:.2f} %, 95 % interval {TOP1.margin(value, self.images)}"
+        margin = task_of({}, self.classifies).main.margin(value, self.images)
+        return f"{100 * value:.2f} %{margin and f', 95 % interval {margin}'}"
 
     def __str__(self) -> str:
         width = max(len(name) for name, _ in self.rows())

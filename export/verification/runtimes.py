@@ -104,6 +104,7 @@ class Artifact:
     # "softmax", "sigmoid" or "another function", which makes its probabilities, if it gives any.
     activation: str | None = None
     metadata: bytes = b""  # of a TFLite file, for MediaPipe
+    applied: str = ""  # "softmax" or "sigmoid", if the runtime makes probabilities of the logits
     takes_bytes: bool = False  # whether it rounds pixels to bytes, as photos have them
     # From images to {name of a signature, endpoint or other call: its largest difference from the
     # model, in units of the largest output, but at least 1}.
@@ -266,12 +267,12 @@ def _open_openvino(path, model=None):
     return _open_interpreter(path, model, "openvino", Delegation(device, True))
 
 
-def _of_tflite(run, **changes):
+def _of_tflite(run):
     """Returns what opens a .tflite file, which `run` runs in place of the interpreter."""
 
     def open_file(path, model=None):
         artifact = _open_interpreter(path)
-        return dataclasses.replace(artifact, run=partial(run, path, artifact), **changes)
+        return dataclasses.replace(artifact, run=partial(run, path, artifact))
 
     return open_file
 
@@ -299,24 +300,46 @@ def _run_on_gpu(path, artifact, images):
 open_compiled, open_gpu = _of_tflite(_run_compiled), _of_tflite(_run_on_gpu)
 
 
-def _run_in_mediapipe(path, artifact, images):
-    """Runs a .tflite file in MediaPipe's `ImageClassifier`, which takes photos."""
+def _open_mediapipe(path, model=None):
+    """Opens a .tflite file in MediaPipe, which takes photos.
+
+    Its `ImageClassifier` gives what the file gives; its `ImageSegmenter` probabilities.
+    """
+    artifact = _open_interpreter(path)
+    of_pixels = len(artifact.output_shape) == 3
+    applied = model.activation if of_pixels and artifact.output == "logits" else ""
+    run = partial(_run_in_mediapipe, path, artifact, _segmented if of_pixels else _classified)
+    return dataclasses.replace(artifact, run=run, applied=applied, takes_bytes=True)
+
+
+def _run_in_mediapipe(path, artifact, answers, images):
     mediapipe = imported("mediapipe", "mediapipe")
     tasks = imported("mediapipe.tasks.python", "mediapipe")
-    options = tasks.vision.ImageClassifierOptions(
-        base_options=tasks.BaseOptions(model_asset_path=os.fspath(path))
+    photos = (
+        mediapipe.Image(image_format=mediapipe.ImageFormat.SRGB, data=pixels)
+        for pixels in np.rint(255 * images).clip(0, 255).astype("uint8")
     )
+    options = {"base_options": tasks.BaseOptions(model_asset_path=os.fspath(path))}
+    with damage_refused(f"{path} cannot be run by MediaPipe"):
+        rows = answers(tasks.vision, options, photos)
+    return np.array(rows, "float32").reshape(len(images), *artifact.output_shape), None
+
+
+def _classified(vision, options, photos):
+    options = vision.ImageClassifierOptions(**options)
+    with vision.ImageClassifier.create_from_options(options) as classifier:
+        results = [classifier.classify(photo).classifications[0].categories for photo in photos]
+    return [[each.score for each in sorted(row, key=lambda one: one.index)] for row in results]
+
+
+def _segmented(vision, options, photos):
+    options = vision.ImageSegmenterOptions(**options, output_confidence_masks=True)
     rows = []
-    with (
-        damage_refused(f"{path} cannot be run by MediaPipe"),
-        tasks.vision.ImageClassifier.create_from_options(options) as classifier,
-    ):
-        for pixels in np.rint(255 * images).clip(0, 255).astype("uint8"):
-            image = mediapipe.Image(image_format=mediapipe.ImageFormat.SRGB, data=pixels)
-            (found,) = classifier.classify(image).classifications
-            ordered = sorted(found.categories, key=lambda category: category.index)
-            rows.append([category.score for category in ordered])
-    return np.array(rows, "float32").reshape(len(rows), *artifact.output_shape), None
+    with vision.ImageSegmenter.create_from_options(options) as segmenter:
+        for photo in photos:
+            result = segmenter.segment(photo)  # holds the memory of its masks
+            rows.append(np.stack([each.numpy_view() for each in result.confidence_masks], axis=-1))
+    return rows
 
 
 def vulkan_environment() -> dict[str, str]:
@@ -383,7 +406,7 @@ _OPEN: dict[str, Callable[[pathlib.Path, keras.Model], Artifact]] = {
     "compiled": open_compiled,
     "gpu": open_gpu,
     "openvino": _open_openvino,
-    "mediapipe": _of_tflite(_run_in_mediapipe, takes_bytes=True),
+    "mediapipe": _open_mediapipe,
     "browser": _of_tflite(_in_wasm),
     "browser-gpu": _of_tflite(_in_webgpu),
     "onnx": _open_onnx,

@@ -4,6 +4,9 @@ import dataclasses
 
 from .report import Report
 
+# Part of the pixels that may lie between two classes, where rounding decides.
+_TIES = 1e-3
+
 
 @dataclasses.dataclass(frozen=True)
 class Thresholds:
@@ -11,8 +14,8 @@ class Thresholds:
 
     max_error: float  # largest, in units of the largest output of the model, but at least 1
     cosine: float  # smallest mean cosine between the outputs for an image
-    agreement: float  # smallest part of the images on which both name the same class
-    accuracy_drop: float  # largest loss of accuracy, as a part of the images
+    agreement: float  # smallest part of the images, or pixels, of which both name the same class
+    accuracy_drop: float  # largest loss of accuracy, as a part of the images, or of mean IoU
 
     def missed(self, report: Report) -> list[str]:
         """Returns in words which limits a report misses."""
@@ -20,13 +23,14 @@ class Thresholds:
         agreement = self.agreement if report.agreement is None else report.agreement
         drop = (report.model_accuracy or 0) - (report.artifact_accuracy or 0)
         limit = THRESHOLDS["float16"].max_error
+        least, most_lost = self.agreement, self.accuracy_drop
+        if report.classifies == "pixel":
+            least, most_lost = min(least, 1 - _TIES), max(most_lost, _TIES)
         met = {
             f"largest error {error:.2e} above {self.max_error:g}": error <= self.max_error,
             f"cosine {report.cosine:.6f} below {self.cosine:g}": report.cosine >= self.cosine,
-            f"agreement {agreement:.4f} below {self.agreement:g}": agreement >= self.agreement,
-            f"accuracy drops by {drop:.4f}, more than {self.accuracy_drop:g}": (
-                drop <= self.accuracy_drop + 1e-12
-            ),
+            f"agreement {agreement:.4f} below {least:g}": agreement >= least,
+            f"accuracy drops by {drop:.4f}, more than {most_lost:g}": drop <= most_lost + 1e-12,
             f"largest error in float16 {half:.2e} above {limit:g}": half <= limit,
         }
         return [failure for failure, is_met in met.items() if not is_met]

@@ -18,6 +18,7 @@ from keras_vit.training.inference.interface import (
     interface_of,
     labels_of,
 )
+from keras_vit.training.tasks.segmentation import mean_iou
 
 from ..errors import ExportError, as_export_errors
 from ..hub.tar_gz import unpacked
@@ -36,6 +37,8 @@ THREADS = (1, 2)
 _MEASURED = ("hub", "interpreter")
 # These compute in float16 unless they are told otherwise.
 _GPUS = ("gpu", "browser-gpu")
+# Of the outputs that are compared: three images of 512 x 512 pixels and 150 classes.
+_MOST_BYTES = 2**29
 # Images on which signatures and endpoints of a module are compared, and the largest difference.
 _SHOWN, _LARGEST_DIFFERENCE = 2, 1e-4
 
@@ -60,7 +63,7 @@ def verify(
         images: (n, height, width, 3) float32 RGB in [0, 1], of the model's size.
         labels: (n,) int classes, or (n, classes), positive at each label of the image, in the
             model's order, to compare accuracies, or None. An image without any label is not
-            counted.
+            counted. Of a model of pixels (n, height, width) int classes, negative without one.
         runtime: what runs it, key of `export.verification.RUNTIMES`:
             for a .tflite file "interpreter", LiteRT's `CompiledModel` on this processor,
             "compiled", or on the GPU, "gpu", "openvino", "mediapipe", on pixels rounded to
@@ -81,6 +84,9 @@ def verify(
     """
     original, model = model, portable(model)
     images = _checked_images(images, image_size(model))
+    if len(images) > (most := _most_images(model)):
+        logger.warning("%d of %d images are compared, as outputs are large.", most, len(images))
+        images, labels = images[:most], labels if labels is None else labels[:most]
     with unpacked(path) as module, tflite_of_page(module) as usable:
         name, artifact = open_artifact(usable, model, runtime)
         require_image_size(path, artifact.image_size, model)
@@ -90,6 +96,9 @@ def verify(
         whole = isinstance(original, CLASSIFIERS) and original.compute_dtype == "float32"
         graph = _graph(original if whole else model, artifact)
         reference = in_batches(lambda batch: graph(batch * 2 - 1, training=False), images)
+        output = artifact.output
+        if artifact.applied:
+            output, reference = "probabilities", ACTIVATIONS[artifact.applied](reference).numpy()
         if result.shape != reference.shape:
             raise ExportError(
                 f"Expected outputs of shape {reference.shape[1:]} for an image. Received: "
@@ -105,10 +114,11 @@ def verify(
             artifact=str(path),
             kind=artifact.kind,
             runtime=name,
-            output=artifact.output,
+            output=output,
             images=len(images),
             size_bytes=_size(pathlib.Path(path)),
-            **_compare(artifact.output, reference, result, labels, model.class_names),
+            classifies=model.classifies,
+            **_compare(output, reference, result, labels, model),
             **_accelerator(delegation, reference),
             **(_costs(usable, image_size(model)) if costs and name in _MEASURED else {}),
         )
@@ -129,6 +139,11 @@ def verify(
         failures.extend(_other_texts(pathlib.Path(usable), model, artifact))
         failures.extend(_other_settings(path, usable, model))
     return dataclasses.replace(report, failures=tuple(failures))
+
+
+def _most_images(model):
+    """Returns how many images have outputs that are held in memory, several times."""
+    return max(1, _MOST_BYTES // (4 * int(np.prod(model.output_shape[1:]))))
 
 
 def _checked_images(images, size):
@@ -166,7 +181,7 @@ def _too_large_for_float16(graph, images, limit):
 
 
 @np.errstate(all="ignore")  # a report says whether numbers are infinite or none
-def _compare(output, reference, result, labels, names):
+def _compare(output, reference, result, labels, model):
     error = np.abs(result - reference)
     flat, other = (x.reshape(len(x), -1).astype("float64") for x in (reference, result))
     norms = np.linalg.norm(flat, axis=1) * np.linalg.norm(other, axis=1)
@@ -182,9 +197,14 @@ def _compare(output, reference, result, labels, names):
     if output != "representation":
         ours, theirs = (_classes(output, each) for each in (reference, result))
         values["agreement"] = float((ours == theirs).mean())
+        count, names = max(2, reference.shape[-1]), model.class_names
+        if model.classifies == "pixel" and labels is not None:
+            maps = _checked_maps(labels, ours.shape, count)
+            if (maps >= 0).any():
+                found = (mean_iou(each, maps, count) for each in (ours, theirs))
+                values["model_accuracy"], values["artifact_accuracy"] = found
         # Tokens have no labels.
         if reference.ndim == 2:
-            count = max(2, reference.shape[-1])
             rows = _label_rows(ours if labels is None else labels, len(ours), count)
             names = names if names and len(names) == count else range(count)
             seen = rows.any(0)
@@ -197,6 +217,16 @@ def _compare(output, reference, result, labels, names):
                 values["model_accuracy"] = float(rows[images, ours][known].mean())
                 values["artifact_accuracy"] = float(rows[images, theirs][known].mean())
     return values
+
+
+def _checked_maps(labels, shape, classes):
+    labels = np.asarray(labels)
+    if labels.shape != shape or labels.dtype.kind not in "ui" or labels.max() >= classes:
+        raise ExportError(
+            f"Expected an integer below {classes} for each pixel, {shape}, negative without a "
+            f"class. Received: {labels.shape} of {labels.dtype}, up to {labels.max()}"
+        )
+    return labels
 
 
 def _label_rows(labels, count, classes):
@@ -219,7 +249,7 @@ def _label_rows(labels, count, classes):
 def _classes(output, rows):
     """Returns the class of each row; of a single logit, whether it is of the class."""
     if rows.shape[-1] == 1:
-        return (rows[:, 0] > (0.5 if output == "probabilities" else 0)).astype(int)
+        return (rows[..., 0] > (0.5 if output == "probabilities" else 0)).astype(int)
     return rows.argmax(-1)
 
 
@@ -271,7 +301,8 @@ def _other_texts(path, model, artifact):
             made = artifact.activation or made
         operations = exported_operations(model)
         size = image_size(model)
-        expected = Interface(size, EXPORTED_RANGE, operations, artifact.output, made, labels)
+        output, of = artifact.output, model.classifies
+        expected = Interface(size, EXPORTED_RANGE, operations, output, made, labels, of)
         content = {"activation_inside": None} | expected.to_json()
         if not interface:
             wrong.append("it has no interface.json, which says how to prepare photos")

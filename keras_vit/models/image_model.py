@@ -179,6 +179,11 @@ class ImageModel(keras.Model):
         """
         return dict(self._record.endpoints)
 
+    @property
+    def classifies(self) -> str:
+        """`"pixel"` where the output has a row of logits for each pixel, else `"image"`."""
+        return "pixel" if len(self.output_shape) == 4 else "image"
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Does what Keras does; images of another shape are refused with what to do."""
         self._require_shape(args[0] if args else kwargs.get("inputs"))

@@ -10,6 +10,7 @@ import keras
 from keras import ops
 
 from keras_vit.initializers import RandomNormal
+from keras_vit.interpolation import half_pixel_weights
 from keras_vit.layers.base import Layer
 from keras_vit.layers.encoder_block import EncoderBlock
 from keras_vit.layers.normalization import LayerNormalization
@@ -329,6 +330,11 @@ class EnlargedMasks(Layer):
         height, width = ops.shape(images)[1:3]
         rows, columns = ops.shape(masks)[1:3]
         size = (rows * self.patch_size, columns * self.patch_size)
+        if not all(isinstance(side, int) for side in size):
+            # Keras resizes to sizes that are known alone.
+            weights = (half_pixel_weights(side, self.patch_size * side) for side in (rows, columns))
+            masks = ops.einsum("ir,jc,brcn->bijn", *weights, masks)
+            return masks[:, :height, :width]
         if self.patch_size > 1:
             masks = ops.image.resize(masks, size, "bilinear", data_format="channels_last")
         return masks if size == (height, width) else masks[:, :height, :width]

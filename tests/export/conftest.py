@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter
 
+import keras_vit
 from benchmarks.errors_in_runtimes import with_noise
 from keras_vit import export
 from keras_vit.export.errors import ExportError, RuntimeMissing
@@ -52,6 +53,25 @@ def images():
 @pytest.fixture(scope="session")
 def tiny(make_vit):
     return make_vit(num_layers=1)
+
+
+@pytest.fixture(scope="session")
+def scenes():
+    """Images of a segmenter, which are not square."""
+    return np.random.default_rng(1).uniform(0, 1, (4, 32, 48, 3)).astype("float32")
+
+
+@pytest.fixture(scope="session")
+def segmenter(make_vit):
+    encoder = make_vit(num_layers=1, num_classes=None, image_size=(32, 48))
+    model = with_noise(keras_vit.Segmenter(encoder, 5), seed=2)
+    model.class_names = LABELS
+    return model
+
+
+@pytest.fixture(scope="session")
+def segmenter_tflite(segmenter, tmp_path_factory):
+    return export.to_tflite(segmenter, tmp_path_factory.mktemp("segmenter") / "m.tflite")
 
 
 @pytest.fixture(scope="session")

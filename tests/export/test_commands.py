@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_hub as hub
 from ai_edge_litert.interpreter import Interpreter
+from PIL import Image
 
 import keras_vit
 from keras_vit.__main__ import main, script
@@ -20,7 +21,7 @@ from keras_vit.export.tflite.quantization import QUANTIZATIONS
 from keras_vit.export.tflite.to_tflite import to_tflite
 from keras_vit.export.verification import verify
 from keras_vit.training.inference.interface import labels_of
-from tests.export.conftest import answer
+from tests.export.conftest import LABELS, answer
 from tests.training.runs import write_run_config
 
 PICTURES = np.random.default_rng(5).uniform(0, 1, (40, 16, 16, 3)).astype("float32")
@@ -115,6 +116,50 @@ def test_tflite_from_a_keras_file(run_directory, data, tmp_path):
     signatures = Interpreter(str(file)).get_signature_list()
     assert set(signatures) == {"serving_default", "batch_2", "batch_4", "feature_vector"}
     assert signatures["serving_default"]["outputs"] == ["probabilities"]
+
+
+def test_masks_of_a_run_are_exported_scored_and_predicted(segmenter, scenes, tmp_path, capsys):
+    folder, source, file = (tmp_path / name for name in ("scenes", "run", "m.tflite"))
+    pixels = np.rint(255 * scenes).astype("uint8")
+    maps = answer(segmenter, pixels / np.float32(255)).argmax(-1)
+    maps[:, :4], maps[:, 4:8] = 255, (maps[:, 4:8] + 1) % 5
+    for kind, arrays in (("images", pixels), ("masks", (4 - maps).clip(0).astype("uint8"))):
+        (folder / kind / "test").mkdir(parents=True)
+        arrays = np.where(maps == 255, 255, arrays) if kind == "masks" else arrays
+        for number, array in enumerate(arrays.astype("uint8")):
+            Image.fromarray(array).save(folder / kind / "test" / f"{number}.png")
+    # The classes stand in another order than the model's.
+    (folder / "labels.json").write_text(json.dumps(LABELS[::-1]))
+    source.mkdir()
+    segmenter.save(source / "model.keras")
+    preprocess = "decode|resize([32,48])|value_range(-1,1)"
+    data = {"dataset": f"masks:{folder}", "data_dir": "", "eval_split": "test"}
+    write_run_config(source, **data, eval_preprocess=preprocess, masks={"decoder": "mask"})
+
+    metric = keras.metrics.MeanIoU(5, ignore_class=255)
+    metric.update_state(maps, answer(segmenter, pixels / np.float32(255)).argmax(-1))
+    expected, report = float(metric.result()), tmp_path / "report.json"
+    options = [f"--output={file}", "--quantization=none", f"--json={report}"]
+    assert run("tflite", source, *options) == 0
+    values = json.loads(report.read_text())
+    assert values["classifies"] == "pixel" and values["agreement"] > 0.999
+    assert values["model_accuracy"] == pytest.approx(expected, abs=1e-6)
+    words = " ".join(capsys.readouterr().out.split())
+    assert f"mean IoU of the artifact {100 * expected:.2f} % size" in words
+    for one in (source, file):
+        arguments = [f"--dataset={data['dataset']}", "--split=test", f"--output={tmp_path / 'e'}"]
+        assert main(["evaluate", str(one), *arguments]) in (0, None)
+        (found,) = json.loads((tmp_path / "e/metrics.json").read_text()).values()
+        assert found["miou"] == pytest.approx(expected, abs=1e-6)
+    capsys.readouterr()
+    assert main(["predict", str(file), str(folder / "images/test/0.png"), "--json"]) in (0, None)
+    (found,) = json.loads(capsys.readouterr().out)
+    areas = {each["class"]: each["area"] for each in found["areas"]}
+    mask = answer(segmenter, pixels[:1] / np.float32(255)).argmax(-1)
+    assert areas == pytest.approx({LABELS[k]: (mask == k).mean() for k in np.unique(mask)})
+    # A data set of other labels is no reason not to compare.
+    assert run("verify", file, f"--against={source}", "--data=digits", "--count=4") == 0
+    assert "No accuracy is computed" in capsys.readouterr().err
 
 
 @pytest.mark.long

@@ -21,6 +21,7 @@ def test_a_model_hands_over_its_classes_and_photos(write, model_range, make_vit,
         "image_size": [32, 32],
         "image_range": [0, 1],
         "preprocessing": "decode|resize_small(40)|central_crop(32)|value_range(0,1)",
+        "classifies": "image",
         "activation": "sigmoid",
     }
 

@@ -4,6 +4,7 @@ import pytest
 import tensorflow_hub as hub
 
 import keras_vit
+from benchmarks.errors_in_runtimes import with_noise
 from keras_vit import export
 from keras_vit.export import supported_models
 from keras_vit.export.errors import ExportError
@@ -82,6 +83,33 @@ def test_layers_around_ours_are_handed_over_in_float32(tmp_path, policy):
     for other in (pipeline, layers.Lambda(abs, dtype=policy)):
         with pytest.raises(ExportError, match=f"Received: {other.name}, "):
             supported_models.portable(sequential(core, other, layers.Dense(2)))
+
+
+@pytest.mark.parametrize("decoder", ["mask", "linear"])
+def test_a_segmenter_is_handed_over_in_float32_and_trainable(decoder, make_vit, tmp_path):
+    encoder = make_vit(num_layers=1, num_classes=None, dtype="mixed_bfloat16", remat=True)
+    model = with_noise(keras_vit.Segmenter(encoder, 5, decoder))
+    model.class_names, model.get_layer("embedding").trainable = list("abcde"), False
+    found = supported_models.portable(model)
+    assert {each.dtype for each in found.weights} == {"float32"}
+    assert found.class_names == model.class_names and found.encoder.arguments["remat"] is False
+    assert len(found.trainable_weights) == len(found.weights) == len(model.weights)
+    same = type(model).from_config(model.get_config())
+    same.set_weights(found.get_weights())
+    np.testing.assert_array_equal(same(2 * SQUARES - 1), model(2 * SQUARES - 1))
+    for write, wanted in ((export.to_hub, {"output": "representation"}), (export.to_tflite, {})):
+        with pytest.raises(ValueError, match=r"representation.*of a model that classifies pixels"):
+            write(model, tmp_path / "m", **wanted or {"feature_vector": True})
+    assert not list(tmp_path.iterdir())
+
+
+def test_layers_around_a_segmenter_are_handed_over(segmenter, scenes, tmp_path):
+    scale = keras.layers.Rescaling(1 / 127.5, offset=-1)
+    around = keras.Sequential([keras.Input((32, 48, 3)), scale, segmenter])
+    file = export.to_tflite(around, tmp_path / "m.tflite")
+    assert interface_of(file)["classifies"] == "pixel"
+    np.testing.assert_allclose(run(file, scenes), around(255 * scenes), atol=5e-5)
+    assert export.verify(around, file, scenes, costs=False).ok
 
 
 @pytest.fixture(scope="module")

@@ -185,6 +185,7 @@ def plain_dataset(
     batch_size: int | None = None,
     with_ids: bool = False,
     skip_counter: SkipCounter | None = None,
+    task: Task | None = None,
 ) -> tf.data.Dataset:
     """Returns one pass over a split in its stored order, `{"image", "label"}`, without padding.
 
@@ -195,9 +196,11 @@ def plain_dataset(
         batch_size: size of batches, the last of which may be smaller; None for no batches.
         with_ids: also yield "id", `Split.example_id` of the example.
         skip_counter: leaves unreadable images out and counts them; None raises their errors.
+        task: encodes the examples, instead of `one_hot`.
 
     Raises:
         ValueError: for operations on batches.
+        UsageError: for labels that are not of the task.
         tf.errors.InvalidArgumentError: while it is read, for an image that cannot be decoded or a
             label outside of the classes.
     """
@@ -207,7 +210,9 @@ def plain_dataset(
         example = preprocess.example(split.read(index), _seed(0, index))
         found = {key: example[key] for key in ("image", "label")}
         label = found["label"]
-        if label.dtype.is_integer and (one_hot or label.shape.rank == 1):
+        if task:
+            found = task.encode(found, split.dataset.num_classes)
+        elif label.dtype.is_integer and (one_hot or label.shape.rank == 1):
             found["label"] = encode_classes(label, split.dataset.num_classes)
         if with_ids:
             of = tf.numpy_function(lambda one: split.example_id(int(one)), [index], tf.string)

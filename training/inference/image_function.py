@@ -28,8 +28,8 @@ class ImageFunction:
 
     @property
     def task(self) -> Task:
-        """The task that it was trained for; classification where no run is known."""
-        return task_of(self.run)
+        """The task of its output, or else of its run; classification where neither is known."""
+        return task_of(self.run, self.interface.classifies)
 
     def __call__(self, images: Tensor) -> np.ndarray:
         """Returns the outputs; raises ValueError for images or outputs of another shape."""

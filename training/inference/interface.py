@@ -47,6 +47,7 @@ class Interface:
     # "softmax" or "sigmoid", which makes probabilities of logits, or made those of the output.
     activation: str | None = None
     class_names: list[str] | None = None  # in the order of the output, where they are known
+    classifies: str = "image"  # or "pixel": what a row of the output is of
 
     def __post_init__(self) -> None:
         usual = resizing(self.image_size, self.image_range)
@@ -62,8 +63,8 @@ class Interface:
         operations = preprocessing or getattr(model, "preprocessing", None) or ""
         has_head = getattr(inner, "arguments", {}).get("num_classes")
         output, activation = ("logits", inner.activation) if has_head else ("representation", None)
-        size = image_size(model)
-        return cls(size, KERAS_RANGE, operations, output, activation, names or None)
+        rest = output, activation, names or None, getattr(inner, "classifies", "image")
+        return cls(image_size(model), KERAS_RANGE, operations, *rest)
 
     @classmethod
     def of_export(
@@ -96,7 +97,8 @@ class Interface:
             )
         operations = exported_operations(model)
         activation = None if output == "representation" else activation
-        return cls(image_size(model), EXPORTED_RANGE, operations, output, activation, labels)
+        rest = output, activation, labels, model.classifies
+        return cls(image_size(model), EXPORTED_RANGE, operations, *rest)
 
     @classmethod
     def of_file(
@@ -112,8 +114,8 @@ class Interface:
         if output not in ("probabilities", "representation"):
             output = {"none": "probabilities", None: "representation"}.get(applied, "logits")
         inside = {"logits": applied, "probabilities": texts.get("activation_inside")}
-        rest = texts.get("preprocessing", ""), output, inside.get(output), labels_of(path)
-        return cls(image_size, EXPORTED_RANGE, *rest)
+        rest = output, inside.get(output), labels_of(path), texts.get("classifies", "image")
+        return cls(image_size, EXPORTED_RANGE, texts.get("preprocessing", ""), *rest)
 
     @property
     def applied(self) -> str | None:
@@ -124,12 +126,14 @@ class Interface:
         """Returns the content of `interface.json`.
 
         Its keys: `image_size`, [height, width] in pixels; `image_range`, [0, 1], of RGB;
-        `preprocessing`; `activation`, as `applied`; `activation_inside`, which made probabilities.
+        `preprocessing`; `classifies`; `activation`, as `applied`; `activation_inside`, which made
+        probabilities.
         """
         content = {
             "image_size": list(self.image_size),
             "image_range": list(self.image_range),
             "preprocessing": self.preprocessing,
+            "classifies": self.classifies,
             "activation": self.applied,
         }
         inside = self.output == "probabilities"
@@ -211,6 +215,8 @@ def _parsed(text):
         raise ValueError("its interface.json is no object")
     if not isinstance(content.get("preprocessing", ""), str):
         raise ValueError(f"its preprocessing is {content['preprocessing']!r}")
+    if content.get("classifies", "image") not in ("image", "pixel"):
+        raise ValueError(f"its classifies is {content['classifies']!r}")
     for key in ("activation", "activation_inside"):
         if content.get(key) not in (None, "none", *ACTIVATIONS):
             raise ValueError(f"its {key} is {content[key]!r}")

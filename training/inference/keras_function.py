@@ -13,10 +13,8 @@ import tensorflow as tf
 from keras_vit.analysis.attention import rollout_function
 from keras_vit.analysis.figures import over_images
 from keras_vit.models.image_model import predicting_model
-from keras_vit.models.segmenter import Segmenter
 from keras_vit.type_hints import Tensor
 
-from ..tasks import Task, task_of
 from .image_function import ImageFunction
 from .interface import Interface
 
@@ -65,13 +63,6 @@ class KerasFunction(ImageFunction):
     def interface(self) -> Interface:  # type: ignore[override]
         """That of the model; photos are prepared as the run was evaluated."""
         return Interface.of_model(self.model, self.run.get("eval_preprocess"))
-
-    @property
-    def task(self) -> Task:
-        """That of the run, and of a `Segmenter` segmentation."""
-        if not isinstance(self.model, Segmenter):
-            return super().task
-        return task_of({"masks": {"decoder": self.model.arguments["decoder"]}})
 
     @functools.cached_property
     def rollout(self) -> Callable[[Tensor], np.ndarray] | None:  # type: ignore[override]

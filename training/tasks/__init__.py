@@ -28,11 +28,15 @@ TASKS: tuple[Task, ...] = (Classification(), MaskedPatches(), Segmentation())
 METRICS = {each.column: each for task in TASKS for each in task.metrics} | {LOSS.column: LOSS}
 
 
-def task_of(config: ConfigDict | Mapping[str, Any]) -> Task:
-    """Returns the task of a run, of its config or `config.json`."""
+def task_of(config: ConfigDict | Mapping[str, Any], classifies: str = "image") -> Task:
+    """Returns the task of a run, of its config or `config.json`.
+
+    `classifies` is that of the output of a model, where it is known.
+    """
     for task in TASKS:
         section, _, key = task.chosen_by.partition(".")
-        if section and config.get(section, {}).get(key):
+        chosen = section and config.get(section, {}).get(key)
+        if chosen or classifies == task.classifies != TASKS[0].classifies:
             return task
     return TASKS[0]
 

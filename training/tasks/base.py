@@ -90,6 +90,7 @@ class Task:
 
     # The config key that chooses the task where it has a value; empty for that of other configs.
     chosen_by: str = ""
+    classifies: str = "image"  # or "pixel", as the output of its models does
     # Its own config keys: (name, default, meaning, further arguments of `schema.Key`).
     keys: Sequence[tuple[str, Any, str, Mapping[str, Any]]] = ()
     unused: Sequence[tuple[str, str]] = ()  # (keys that keep their defaults, what is expected)

@@ -34,6 +34,7 @@ class Segmentation(Task):
     """The model gives a logit for each class and pixel; labels are maps of classes."""
 
     chosen_by = "masks.decoder"
+    classifies = "pixel"
     keys = (
         (
             chosen_by,
@@ -149,7 +150,16 @@ class Segmentation(Task):
     def evaluate(self, model: Any, batches: Batches, dataset: Any, loss: str) -> Evaluation:
         import numpy as np
 
-        total = self.split_sums(model, batches, loss)
+        from .classification.evaluation import class_order, logits_of
+
+        order = class_order(model.interface.class_names, dataset.class_names, dataset.name)
+        of_model = model if model.interface.output == "logits" else logits_of(model, "softmax")
+
+        def outputs(images):
+            found = of_model(images)
+            return found[..., order] if order else found
+
+        total = self.split_sums(outputs, batches, loss)
         hits, predicted, labels = np.split(total[3:], 3)
         names = dataset.class_names or [str(number) for number in range(len(hits))]
         of_class = intersection_over_union(hits, predicted, labels)
@@ -269,6 +279,19 @@ def intersection_over_union(
 
     union = predicted + labels - hits
     return np.divide(hits, union, out=np.full(len(union), np.nan), where=union > 0)
+
+
+def mean_iou(predicted: np.ndarray, labels: np.ndarray, num_classes: int) -> float:
+    """Returns the mean intersection over union of classes, both (…) integers; negative: no class.
+
+    It is over all images together, and the classes that occur in either.
+    """
+    import numpy as np
+
+    known = labels >= 0
+    counted = (labels[known & (predicted == labels)], predicted[known], labels[known])
+    counts = (np.bincount(each, minlength=num_classes) for each in counted)
+    return float(np.nanmean(intersection_over_union(*counts)))
 
 
 def window_starts(size: int, window: int, stride: int) -> list[int]:

@@ -209,6 +209,31 @@ def test_a_feature_vector_module_has_no_head(model, images, tmp_path):
 
 
 @pytest.mark.long
+def test_a_module_of_masks_is_called_served_and_fine_tuned(segmenter, scenes, tmp_path):
+    logits = answer(segmenter, scenes)
+    path = export.to_hub(segmenter, tmp_path / "m", resolution="any")
+    module = hub.load(str(path))
+    np.testing.assert_allclose(module(scenes), logits, atol=5e-5)
+    small = scenes[:, :27, :37]
+    expected = segmenter.any_resolution()(small * 2 - 1, training=False)
+    served = module.signatures["serving_default"](images=tf.constant(small))
+    np.testing.assert_allclose(served["logits"], expected, atol=5e-5)
+    np.testing.assert_allclose(served["probabilities"], tf.nn.softmax(expected), atol=1e-5)
+    in_bytes = module.signatures["serving_default"](images=tf.constant(255 * small))
+    assert np.isnan(in_bytes["logits"]).all() and not hasattr(module, "feature_vector")
+    assert set(module.endpoints(small)) == set(segmenter.endpoints)
+    assert labels_of(path) == LABELS
+    layer = export.HubLayer(path)
+    model = keras.Sequential([keras.Input((None, None, 3)), layer])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.1), loss)
+    before = [v.numpy() for v in layer.trainable_variables]
+    model.fit(scenes, np.ones((4, 32, 48), "int32"), verbose=0)
+    # Scores of attention do not change by the biases of keys.
+    assert changed(before, layer.trainable_variables) >= len(segmenter.weights) - 3
+
+
+@pytest.mark.long
 def test_frozen_low_precision_and_rematerialized_models_can_be_trained(make_vit, images, tmp_path):
     same, model = make_vit(num_layers=1), make_vit(num_layers=1, dtype="bfloat16", remat=True)
     for layer in model.layers:

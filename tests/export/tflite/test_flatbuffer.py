@@ -1,5 +1,6 @@
 import hashlib
 
+import flatbuffers.table
 import numpy as np
 import pytest
 from ai_edge_litert import schema_py_generated as schema
@@ -32,6 +33,19 @@ def test_the_metadata_are_those_that_mediapipe_read():
     add_metadata(tree, "vit", Interface((8, 8), (0, 1), "how", class_names=["crow"]))
     digest = hashlib.sha256(bytes(tree.buffers[-1].data)).hexdigest()
     assert digest == "80e6c175df68ab691c2c500c0c04b1621c3896052e5a3c171ae4e1068ab69a2a"
+
+
+@pytest.mark.rows(("logits", "softmax", 2), ("logits", "sigmoid", 1), ("probabilities", None, 0))
+def test_masks_say_what_mediapipe_computes_of_them(output, activation, byte):
+    tree = schema.ModelT(3, buffers=[schema.BufferT()])
+    interface = Interface((8, 8), (0, 1), "how", output, activation, classifies="pixel")
+    add_metadata(tree, "segmenter", interface)
+    content = bytes(tree.buffers[-1].data)
+    options = content[content.index(b"V001") - 4 :]
+    table = flatbuffers.table.Table(options, int.from_bytes(options[:4], "little"))
+    place = table.Offset(4)
+    assert b"SEGMENTER_METADATA" in content
+    assert (options[table.Pos + place] if place else 0) == byte
 
 
 @pytest.fixture(scope="module")

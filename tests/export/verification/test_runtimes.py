@@ -13,7 +13,7 @@ from keras_vit.export.tflite.quantization import QUANTIZATIONS
 from keras_vit.export.verification import runtimes
 from keras_vit.export.verification.subprocesses import run_compiled
 from keras_vit.export.verification.thresholds import THRESHOLDS
-from tests.export.conftest import run, skipped_without, verify
+from tests.export.conftest import LABELS, answer, run, skipped_without, verify
 
 
 def test_on_the_processor_it_computes_the_interpreters_bits(tiny, tiny_tflite, images):
@@ -69,6 +69,26 @@ def test_every_precision_agrees(make_vit, images, tmp_path, runtime, probabiliti
         limits = dataclasses.replace(THRESHOLDS[name], agreement=0.0, cosine=cosine)
         report = verify(model, file, images, runtime=runtime, thresholds=limits)
         assert report.ok and (report.runtime, report.kind) == (runtime, name), report
+
+
+def test_mediapipe_segments_photos(segmenter, segmenter_tflite, scenes):
+    mediapipe = pytest.importorskip("mediapipe", reason="make test-runtimes installs it")
+    from mediapipe.tasks.python import BaseOptions, vision
+
+    report = verify(segmenter, segmenter_tflite, scenes, runtime="mediapipe")
+    # It applies the softmax that the file asks for.
+    assert report.ok and report.output == "probabilities" and report.max_error < 1e-5, report
+    options = vision.ImageSegmenterOptions(
+        BaseOptions(model_asset_path=str(segmenter_tflite)), output_category_mask=True
+    )
+    with vision.ImageSegmenter.create_from_options(options) as task:
+        assert task.labels == LABELS
+        pixels = np.rint(255 * scenes[0]).astype("uint8")
+        photo = mediapipe.Image(image_format=mediapipe.ImageFormat.SRGB, data=pixels)
+        result = task.segment(photo)
+        mask = result.category_mask.numpy_view().squeeze().copy()
+    logits = answer(segmenter, pixels[None] / np.float32(255))[0]
+    assert mask.shape == (32, 48) and (mask == logits.argmax(-1)).mean() > 0.99
 
 
 @pytest.mark.rows(

@@ -294,6 +294,82 @@ def test_figures_are_exact_and_every_threshold_can_fail(tiny, wrong, tiny_tflite
     assert "in float16" in lenient.missed(in_float16)[0]
 
 
+def mean_iou(logits, labels):
+    metric = keras.metrics.MeanIoU(5, ignore_class=-1)
+    metric.update_state(labels, logits.argmax(-1))
+    return pytest.approx(float(metric.result()), rel=1e-6)
+
+
+@pytest.fixture(scope="module")
+def maps(segmenter, scenes):
+    """Classes of pixels, of which a tenth differs from the model's, and a tenth has none."""
+    found, draw = answer(segmenter, scenes).argmax(-1), np.random.default_rng(4)
+    found = np.where(draw.random(found.shape) < 0.1, draw.integers(0, 5, found.shape), found)
+    return np.where(draw.random(found.shape) < 0.1, -1, found)
+
+
+@pytest.mark.parametrize("write", [export.to_hub, export.to_tflite])
+def test_masks_are_compared_by_their_pixels(write, segmenter, scenes, maps, tmp_path):
+    right, wrong = segmenter, type(segmenter).from_config(segmenter.get_config())
+    wrong.set_weights([each.numpy()[..., ::-1] for each in segmenter.weights])
+    path = write(right, tmp_path / "m")
+    path = path if path.is_dir() else path.rename(tmp_path / "m.tflite")
+    report = verify(right, path, scenes, maps)
+    assert report.ok and (report.output, report.classifies) == ("logits", "pixel"), report
+    assert report.agreement > 0.999 and report.max_error < 1e-4 and report.classes is None
+    found = answer(right, scenes)
+    assert report.model_accuracy == mean_iou(found, maps)
+    assert report.artifact_accuracy == pytest.approx(report.model_accuracy, abs=1e-3)
+    assert "mean IoU of the artifact" in str(report) and "interval" not in str(report)
+    without = np.full_like(maps, -1)
+    assert verify(right, path, scenes, without).model_accuracy is None
+
+    report = verify(wrong, path, scenes, maps)
+    truth = answer(wrong, scenes)
+    equal = (truth.argmax(-1) == found.argmax(-1)).mean()
+    assert equal < 0.9 and report.agreement == pytest.approx(equal, abs=1e-3)
+    assert report.model_accuracy == mean_iou(truth, maps)
+    assert report.max_error == pytest.approx(np.abs(truth - found).max(), abs=1e-4)
+    error, _, agreement, *_ = report.failures
+    assert "largest error" in error and agreement.startswith("agreement 0.")
+
+
+def test_pixels_between_two_classes_may_differ_and_no_more(segmenter, segmenter_tflite, scenes):
+    report = verify(segmenter, segmenter_tflite, scenes)
+    limits = Thresholds(1e-4, 0.999, agreement=1.0, accuracy_drop=0.0)
+    for agreement, drop, missed in ((0.9991, 0.0009, 0), (0.9989, 0, 1), (1, 0.0011, 1)):
+        accuracies = {"model_accuracy": 0.9, "artifact_accuracy": 0.9 - drop}
+        changed = dataclasses.replace(report, agreement=agreement, **accuracies)
+        assert len(limits.missed(changed)) == missed
+        assert len(limits.missed(dataclasses.replace(changed, classifies="image"))) >= 1
+
+
+def test_a_mask_file_with_a_changed_weight_fails(segmenter, segmenter_tflite, scenes, tmp_path):
+    tree = unpack(segmenter_tflite.read_bytes())
+    sizes = [0 if each.data is None else len(each.data) for each in tree.buffers]
+    largest = tree.buffers[int(np.argmax(sizes))]
+    largest.data = np.frombuffer(-2 * np.frombuffer(largest.data, "float32"), np.uint8)
+    (tmp_path / "m.tflite").write_bytes(pack(tree))
+    with segmenter_tflite.open("rb") as whole, (tmp_path / "m.tflite").open("ab") as broken:
+        whole.seek(0)
+        texts = whole.read()
+        broken.write(texts[texts.index(b"PK\x03\x04") :])
+    failures = verify(segmenter, tmp_path / "m.tflite", scenes).failures
+    assert [each.split()[0] for each in failures][:3] == ["largest", "cosine", "agreement"]
+
+
+def test_maps_that_do_not_fit_and_outputs_that_fill_the_memory(
+    segmenter, segmenter_tflite, scenes, maps, monkeypatch, caplog
+):
+    for labels in (maps[:, :8], maps + 0.5, np.where(maps == 4, 255, maps)):
+        with pytest.raises(ExportError, match=r"below 5 for each pixel, \(4, 32, 48\), negative"):
+            verify(segmenter, segmenter_tflite, scenes, labels)
+    monkeypatch.setattr("keras_vit.export.verification.verify._MOST_BYTES", 2 * 32 * 48 * 5 * 4)
+    report = verify(segmenter, segmenter_tflite, scenes, maps)
+    assert report.images == 2 and "2 of 4 images are compared" in caplog.text
+    assert report.model_accuracy == mean_iou(answer(segmenter, scenes[:2]), maps[:2])
+
+
 @pytest.mark.long
 def test_costs_of_a_module(tiny, tiny_module):
     costs = measure(tiny_module, 1, (32, 32), rounds=1)

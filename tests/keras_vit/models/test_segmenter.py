@@ -135,6 +135,13 @@ def test_every_encoder_trains_and_any_resolution_is_the_model_at_its_size(argume
     np.testing.assert_allclose(forward(model.any_resolution(), images), found, atol=3e-5)
     small = forward(model.any_resolution(), images[:, : side - 3, : side - 5])
     assert small.shape == (2, side - 3, side - 5, 3)
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        spec = tf.TensorSpec((None, None, None, 3))
+        traced = tf.function(model.any_resolution(), input_signature=[spec], autograph=False)
+        shrunk = tf.constant(images[:, : side - 3, : side - 5])
+        np.testing.assert_allclose(traced(shrunk), small, atol=3e-5)
     # Neither the encoder's pooling nor weights outside of the graph.
     paths = [weight.path for weight in model.trainable_variables]
     assert len(paths) == len(set(paths)) and not any(path.startswith("pool") for path in paths)

@@ -126,16 +126,18 @@ def stated_arguments(config: Mapping[str, Any]) -> dict[str, Any]:
             f"Expected rotary positions of rope_theta={THETA:g}. The file's configuration says "
             f"{theta!r}. Nothing was loaded."
         )
-    activation = own.get("act_layer", config.get("hidden_act"))
-    if config.get("use_gated_mlp") and activation == "silu":
-        activation = None
+    # A configuration of transformers may leave out what is its default.
+    gated = bool(config.get("use_gated_mlp"))
+    activation = own.get("act_layer", config.get("hidden_act", "gelu" if gated else None))
     if activation is not None:
-        if not isinstance(activation, str) or activation not in _GELU:
+        known = {"silu": "erf"} if gated else _GELU
+        if not isinstance(activation, str) or activation not in known:
             raise CheckpointError(
-                f"Expected the activation to be a GELU, one of {', '.join(_GELU)}. The file's "
-                f"configuration says {activation!r}. Nothing was loaded."
+                f"Expected the activation to be {'one that gates' if gated else 'a GELU'}, one of "
+                f"{', '.join(known)}. The file's configuration says {activation!r}. Nothing was "
+                "loaded."
             )
-        stated["gelu"] = _GELU[activation]
+        stated["gelu"] = known[activation]
     return stated
 
 

@@ -54,16 +54,17 @@ def save_checkpoint(
             "keras_vit.checkpoints.torch_layouts.TIMM, or another row, for a safetensors file."
         )
     weights = weights_of(model)
-    arguments = getattr(encoder_of(model), "arguments", {})
-    rotary = arguments.get("position_embedding") == "rope_2d"
-    if not is_torch and (rotary or arguments.get("mlp", "gelu") != "gelu"):
-        raise ValueError(
-            f"Expected a model that {layout.title} has a place for, without rotary positions and "
-            f"gated MLPs. Received: {encoder_of(model).name}. Use model.save, or another layout: "
-            "keras_vit.checkpoints.torch_layouts.HUGGING_FACE_DINOV3."
-        )
     if is_torch:
         _require_as_written(model, layout, weights)
+    own = getattr(encoder_of(model), "arguments", {})
+    mlp, positions = own.get("mlp", "gelu"), own.get("position_embedding")
+    rotary = [each == "rope_2d" for each in (positions, layout.arguments.get("position_embedding"))]
+    if rotary[0] != rotary[1] or (not is_torch and mlp != "gelu"):
+        raise ValueError(
+            f"Expected a model that {layout.title} has a place for. Received: mlp={mlp!r}, "
+            f"position_embedding={positions!r}. Use model.save, or another layout, such as "
+            "keras_vit.checkpoints.torch_layouts.HUGGING_FACE_DINOV3 for rotary positions."
+        )
     arrays = layout.packed(weights)
     with hidden_folder(path) as folder:
         temporary = folder / path.name
@@ -89,10 +90,6 @@ def _require_as_written(model, layout, weights):
         wrong = "has a class token, and the model has none"
     elif encoder_of(model).arguments["in_channels"] != 3:
         wrong = "is of color images"
-    own = encoder_of(model).arguments.get("position_embedding")
-    stated = layout.arguments.get("position_embedding", "learned_1d")
-    if own != stated and "rope_2d" in (own, stated):
-        wrong = f"has position_embedding={stated!r}"
     if wrong:
         raise ValueError(
             f"Expected a model that {layout.title} has a place for: such a file {wrong}. "

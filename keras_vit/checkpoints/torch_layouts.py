@@ -403,6 +403,7 @@ TIMM_DINOV3 = dataclasses.replace(
     ),
     classifier="head",
     unused="$.",
+    arguments={**_DINOV3_ARGUMENTS, "global_pool": "avg"},
     no_key_bias=True,
 )
 

@@ -132,11 +132,10 @@ def _check_together(arguments):
         axial or not stem or arguments["hidden_size"] // arguments["num_heads"] % 4
     ):
         message = (
-            "Rotary positions turn pairs of channels by row and by column, in every block: they "
-            'need attention="global", position_placement="stem" and heads of a multiple of 4.'
+            "Rotary positions turn channels by row and column in every block: they need global "
+            'attention, position_placement="stem" and heads of a multiple of 4 channels.'
         )
-        names = ["position_embedding", "attention", "position_placement"]
-        names += ["hidden_size", "num_heads"]
+        names = ["attention", "position_placement", "hidden_size", "num_heads"]
     elif registers and (axial or relative or not stem):
         message = (
             "Register tokens have no position in the image: they need global attention, and "

@@ -122,6 +122,7 @@ def test_keras_file_has_classes_decoder_and_padding(tmp_path):
     [
         {"classifier": "map"},
         {"position_embedding": "sincos_2d", "classifier": "gap", "register_tokens": 2},
+        {"position_embedding": "rope_2d", "mlp": "swiglu"},
         {"resnet": {"num_layers": (1, 1), "width_factor": 1}, "patch_size": 2, "image_size": 32},
     ],
 )

@@ -132,7 +132,10 @@ def test_configurations_of_transformers(tmp_path):
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(processor))
     for name in ("hf", "hf_gated"):
         case = CASES[name]
-        save_file(arrays_of(case), tmp_path / "model.safetensors")
+        # In a file, and as it is called in memory.
+        names = {"hf": "layer.", "hf_gated": "model.layer."}
+        arrays = {n.replace("layer.", names[name], 1): a for n, a in arrays_of(case).items()}
+        save_file(arrays, tmp_path / "model.safetensors")
 
         def load_with(model, config=case["config"], **changes):
             (tmp_path / "config.json").write_text(json.dumps(config | changes))
@@ -150,7 +153,8 @@ def test_configurations_of_transformers(tmp_path):
         for changes, message in (
             ({"rope_theta": 1e4}, "rope_theta=100. The file's configuration says 10000"),
             ({"num_attention_heads": 6}, "says num_heads=6, the model has num_heads=3"),
-            ({"hidden_act": "relu"}, "to be a GELU"),
+            ({"hidden_act": "relu"}, "to be one that gates" if "gated" in name else "to be a GELU"),
+            ({"use_gated_mlp": True, "hidden_act": "gelu"}, "one of silu.* says 'gelu'"),
         ):
             with pytest.raises(CheckpointError, match=message):
                 load_with(model, **changes)
@@ -165,12 +169,18 @@ def test_positions_that_no_array_shows_are_compared(tmp_path):
         error
     )
     model = build(case)
-    with pytest.raises(ValueError, match=r"without rotary positions and gated MLPs.* model\.save"):
-        keras_vit.save_checkpoint(model, tmp_path / "a.npz")
-    for layout, written in ((TIMM, model), (TIMM_DINOV3, build(case, position_embedding="none"))):
-        with pytest.raises(ValueError, match=r"such a file (has position_embedding=|with )"):
-            keras_vit.save_checkpoint(written, tmp_path / "a.safetensors", layout)
-    assert not (tmp_path / "a.safetensors").exists()
+    for layout, written in (
+        (None, model),
+        (None, make_vit(mlp="swiglu")),
+        (TIMM, model),
+        (TIMM_DINOV3, build(case, position_embedding="none")),
+    ):
+        path = tmp_path / ("b.safetensors" if layout else "a.npz")
+        with pytest.raises(
+            ValueError, match=r"has a place for\. .*position_embedding=.*model\.save"
+        ):
+            keras_vit.save_checkpoint(written, path, layout)
+        assert not path.exists()
     # A gated MLP is not another's.
     assert (
         "blocks.0.mlp.fc1_g.bias"

@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import types
+import warnings
 from collections.abc import Iterator
 
 
@@ -11,6 +12,8 @@ def imported(module: str, extra: str, kind: type[Exception] = ValueError) -> typ
 
     Raises a `kind`, which says what to install, if it cannot be imported.
     """
+    # Of TensorFlow Hub, about itself.
+    warnings.filterwarnings("ignore", "pkg_resources is deprecated")
     try:
         return importlib.import_module(module)
     except ImportError as error:

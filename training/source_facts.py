@@ -52,8 +52,8 @@ def read_run_config(file: str | os.PathLike) -> dict[str, Any]:
 def runs_behind(source: str | os.PathLike) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields (name, `config.json`) of the run that a source is, and of those that it began from.
 
-    Nothing for what is neither a run directory nor a `.keras` file in one, such as a published
-    name; a warning names what a run began from that is gone, or another now. Raises as
+    Nothing for what is neither a run directory nor a `.keras` or exported file in one, such as a
+    published name; a warning names what a run began from that is gone, or another now. Raises as
     `read_run_config`.
     """
     name, seen, digest = str(source), [], ""
@@ -64,7 +64,8 @@ def runs_behind(source: str | os.PathLike) -> Iterator[tuple[str, dict[str, Any]
             logger.warning(said, *reversed(seen[-2:]))
             return
         path = any_path(name)
-        folder = path.parent if path.suffix == ".keras" else path
+        is_file = path.suffix == ".keras" or model_source(path).is_exported
+        folder = path.parent if is_file else path
         if not all((folder / file).is_file() for file in ("config.json", "metrics.csv")):
             return
         config = read_run_config(folder / "config.json")

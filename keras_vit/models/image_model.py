@@ -6,16 +6,19 @@ attention, the representation, the head and the losses.
 """
 
 import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_vit.backends.by_backend import predicting
 from keras_vit.models import inner_layers as inner
 from keras_vit.name_suggestions import refuse_unknown, require_one_of
 from keras_vit.photos.imagenet_classes import class_names_of
+from keras_vit.photos.prepare_photos import outside
 from keras_vit.type_hints import Tensor
 
 ACTIVATIONS = {"softmax": keras.ops.softmax, "sigmoid": keras.ops.sigmoid}
@@ -74,12 +77,6 @@ def require_kind(model: Any, kind: type | tuple[type, ...], expected: str) -> No
             name, inside = f"{model.name}, ", model_inside(model)
         received = f"{name}a {type(model).__name__}"
         raise ValueError(f"Expected {expected}. Received: {received}.{inside}")
-
-
-def _first_images(x: Any = None, *_args: Any, **_kwargs: Any) -> Any:
-    # Keras on JAX empties a model in which an error occurs, so they are looked at before.
-    spec = getattr(x, "element_spec", x)
-    return spec[0] if isinstance(spec, tuple) else spec
 
 
 def classification_head(
@@ -189,6 +186,15 @@ class ImageModel(keras.Model):
         self._require_shape(args[0] if args else kwargs.get("inputs"))
         return super().__call__(*args, **kwargs)
 
+    def _look_at_data(self, x: Any = None, *_args: Any, **_kwargs: Any) -> None:
+        # Before Keras does: on JAX it empties a model in which an error occurs.
+        data = x[0] if isinstance(x, keras.utils.PyDataset) else getattr(x, "element_spec", x)
+        images = data[0] if isinstance(data, tuple) else data
+        self._require_shape(images)
+        if isinstance(images, np.ndarray) and (wrong := outside(images[:32], -1, 1)):
+            advice = "Pass images / 127.5 - 1 for pixels of 0..255."
+            warnings.warn(f"{wrong} {advice}", stacklevel=3)
+
     def _require_shape(self, images: Any) -> None:
         expected = tuple(self.input_shape)
         shape = tuple(getattr(images, "shape", None) or expected)
@@ -197,6 +203,8 @@ class ImageModel(keras.Model):
             advice = "Resize them."
             if len(shape) == 3:
                 advice = "One image is a batch as images[None]."
+            elif shape[1] == expected[-1] != shape[-1]:
+                advice = "Channels come last: transpose them."
             elif shape[-1] != expected[-1]:
                 advice = "Convert them, or build the model with in_channels."
             elif hasattr(self, "any_resolution"):
@@ -286,18 +294,18 @@ class ImageModel(keras.Model):
 
     def predict(self, *args: Any, **kwargs: Any) -> Any:
         """Does what `keras.Model.predict` does; several threads may call it at once."""
-        self._require_shape(_first_images(*args, **kwargs))
+        self._look_at_data(*args, **kwargs)
         with predicting(self):
             return super().predict(*args, **kwargs)
 
     def fit(self, *args: Any, **kwargs: Any) -> Any:
         """Does what `keras.Model.fit` does; images of another shape are refused before it."""
-        self._require_shape(_first_images(*args, **kwargs))
+        self._look_at_data(*args, **kwargs)
         return super().fit(*args, **kwargs)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> Any:
         """Does what `keras.Model.evaluate` does; other threads may predict meanwhile."""
-        self._require_shape(_first_images(*args, **kwargs))
+        self._look_at_data(*args, **kwargs)
         with predicting(self):
             return super().evaluate(*args, **kwargs)
 

@@ -166,7 +166,7 @@ def refuse_unquoted(words: Sequence[str]) -> None:
                 break
             text, end = f"{text} {words[end]}", end + 1
             value = text.partition("=")[2] if text.startswith("-") else text
-            path = value.partition(":")[2]
+            path = value.partition(":")[2] if ":" in word else ""
             if any(
                 " " in each and os.path.exists(each) for each in (value, path, path.split(",")[0])
             ):

@@ -21,7 +21,7 @@ import json
 import logging
 
 from .. import data
-from ..command_line.data_of_run import own_split
+from ..command_line.data_of_run import own_config, own_split
 from ..command_line.options import CommandParser
 from ..data.opened_dataset import warn_of_trained
 from ..data.sets.tfds_folder import NotPreparedError
@@ -54,6 +54,8 @@ def add_options(parser: CommandParser) -> None:
 def run(options: argparse.Namespace) -> None:
     if options.index and not options.weights:
         raise UsageError("Expected --weights=NAME with --index.")
+    if not (options.weights or options.dataset):
+        own_config(options)  # before what takes seconds
     import_tensorflow()
     from ..evaluators.published_augreg_scores import (
         architecture_of,

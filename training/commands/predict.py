@@ -166,6 +166,7 @@ def run(options: argparse.Namespace) -> None:
     if options.mistakes:
         return _show_mistakes(options)
     _check(options)
+    photos = [str(file) for file in list_images(options.photos or ())]
     tensorflow = import_tensorflow()
     if options.cluster:
         # For the workers, of which one may be on this machine.
@@ -176,7 +177,7 @@ def run(options: argparse.Namespace) -> None:
     checkpoint |= {name: getattr(options, name) for name in ("num_classes", "image_size")}
     predictor = Predictor(
         options.source,
-        [str(file) for file in list_images(options.photos or ())],
+        photos,
         dataset=options.dataset or "",
         split=options.split or "test",
         data_dir=options.data_dir,

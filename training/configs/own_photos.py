@@ -48,10 +48,11 @@ def get_config(arg: str = "") -> ConfigDict:
     options = parse_options(rest, "own_photos", {"model": "", "size": 0, "steps": 0, "teacher": ""})
     path = _path_of(folder)
     if not folder.strip() or not _is_folder(path):
+        gone = "" if path.exists() else ", which does not exist"
         raise ValueError(
             "Expected own_photos:FOLDER, with FOLDER holding one sub-folder of photos for each "
-            f"class. Received: {arg!r}. A table of photos trains by --config=finetune:MODEL,"
-            "csv:FILE."
+            f"class. Received: {arg!r}{gone}. A table of photos trains by "
+            "--config=finetune:MODEL,csv:FILE."
         )
     config = default_config()
     has_masks = all(_is_folder(path / name) for name in ("images", "masks"))

@@ -9,6 +9,7 @@ import numpy as np
 from keras_vit.errors import damage_named
 
 from ..data import Dataset, open_data_of_run
+from ..data.sets.fingerprint import changes_since
 from ..data.sets.splits import HELD_OUT_FIFTH
 from ..data.skip_unreadable import counter_for
 from ..data.tf_data_batches import eval_dataset
@@ -71,12 +72,20 @@ def report_run(
 
 
 def _evaluated(run, source, config, dataset):
-    """Returns what the page shows of the evaluation split, kept for when its data is gone."""
+    """Returns what the page shows of the evaluation split, kept for when its data is gone.
+
+    Of data that changed since, it would be of other images than the figures above it.
+    """
     file = run / EVALUATION
     try:
-        results = _results(source, config, dataset or open_data_of_run(run, config))
-        with atomic_file(file) as temporary, temporary.open("wb") as stream:
-            np.savez_compressed(stream, **results)
+        opened = dataset or open_data_of_run(run, config)
+        now = opened.describe(config["train_split"], config["eval_split"])
+        if file.exists() and not dataset and changes_since(config, now):
+            results = kept_evaluation(file)
+        else:
+            results = _results(source, config, opened)
+            with atomic_file(file) as temporary, temporary.open("wb") as stream:
+                np.savez_compressed(stream, **results)
     except FileNotFoundError:
         if not file.exists():
             raise

@@ -279,7 +279,7 @@ def _doubts(doubts, classes):
         f"{len(table.rows)} of {photos:,} photos look like another class than their folder's, by "
         f"the features after {int(doubts['step']):,} steps and without the photo's own label; the "
         "most confident first. The file may be wrong, or the photo an odd one. All of them: "
-        "<code>keras-vit predict RUN --mistakes --csv</code>."
+        "<code>keras-vit predict RUN --mistakes --csv</code>, RUN being the folder of this page."
     )
     if unreadable:
         named = html.escape(", ".join(unreadable[:5])) + (", …" if unreadable[5:] else "")

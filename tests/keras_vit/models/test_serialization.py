@@ -1,6 +1,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import keras_vit
 from tests.keras_vit.small import FEW_STEPS, forward, make_axial, make_images, make_resnet, make_vit
@@ -48,6 +49,22 @@ def images_for(model):
     return make_images(2, *model.input.shape[1:3])[..., : model.input.shape[-1]]
 
 
+def batch_of(side):
+    return np.zeros((2, side, side, 3), "float32"), np.zeros((2, 3), "float32")
+
+
+class Batches(keras.utils.PyDataset):
+    def __init__(self, side):
+        super().__init__()
+        self.side = side
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return batch_of(self.side)
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 def test_images_of_another_shape_are_refused_with_what_to_do(compiled):
     model = make_vit(num_layers=1, num_classes=3)
@@ -69,8 +86,22 @@ def test_images_of_another_shape_are_refused_with_what_to_do(compiled):
                 call(np.zeros(shape, "float32"))
             expected = "expected images of shape (None, 16, 16, 3). Received: ("
             assert expected in str(error.value) and advice in str(error.value)
+    with pytest.raises(ValueError, match=r"Channels come last: transpose them\.$"):
+        model(np.zeros((2, 3, 16, 16)))
     with pytest.raises(ValueError, match=r"Resize them\.$"):
         CLASSES["resnet"]()(np.zeros((1, 24, 24, 3)))
+
+
+def test_data_is_looked_at_before_keras_on_jax_takes_the_weights_out():
+    model = make_vit(num_layers=1, num_classes=3)
+    model.compile("sgd", "mse")
+    for call in (model.fit, model.evaluate, model.predict):
+        for data in (Batches(24), tf.data.Dataset.from_tensors(batch_of(24))):
+            with pytest.raises(ValueError, match="Resize them"):
+                call(data, verbose=0)
+        call(Batches(16), verbose=0)
+    with pytest.warns(UserWarning, match=r"\[-1, 1\].*Pass images / 127.5 - 1"):
+        model.predict(np.full((2, 16, 16, 3), 255, "uint8"), verbose=0)
 
 
 def test_a_copy_by_its_config_is_one_of_ours_and_hdf5_is_refused(tmp_path):

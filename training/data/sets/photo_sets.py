@@ -204,7 +204,8 @@ def _doubts(found, prefixes, folders, images, left):
         if missing and photos:
             yield (
                 f"{len(missing)} of {len(found.class_names)} classes have no image in the split "
-                f"{split}, such as {missing[0]}. Expected each class in each split."
+                f"{split}, such as {missing[0]}. Expected each class in each "
+                "split: add photos of it, or remove it."
             )
 
 

@@ -20,7 +20,7 @@ def add_options(parser: CommandParser) -> None:
     shared.add_model_and_output(parser, "directory to write; with --single-file an .html file")
     text = "one file, which opens without a server"
     parser.add_argument("--single-file", action="store_true", help=text)
-    parser.add_argument("--title", default="Image classifier", help="at the top of the page")
+    parser.add_argument("--title", help="at the top of the page; default: what the model does")
     shared.add_quantization(parser)
     text = "images of --dataset, or of the run's, to try; they are published with the page"
     parser.add_argument("--examples", metavar="N", type=whole, default=0, help=text)

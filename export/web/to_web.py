@@ -70,7 +70,7 @@ def to_web(
     path: str | os.PathLike,
     *,
     labels: Sequence[str] | None = None,
-    title: str = "Image classifier",
+    title: str | None = None,
     quantization: str = "dynamic",
     calibration: Iterable[Tensor] | None = None,
     examples: Sequence[Tensor] = (),
@@ -81,7 +81,8 @@ def to_web(
     """Writes a page in which a model runs, on a phone or computer, with or without a network.
 
     Its visitor chooses or photographs an image and sees the most probable classes, how long
-    they took, and where the model looks (section 4.5). Images stay on the device: the page asks
+    they took, and where the model looks (section 4.5); of a model of pixels their classes over the
+    image, and the area of each. Images stay on the device: the page asks
     for nothing but its own files. They are prepared as `keras_vit.predict` prepares them.
 
     Args:
@@ -89,7 +90,7 @@ def to_web(
         path: directory to write, for a server of files; with `single_file` the .html file. It is
             returned.
         labels: class names in the order of the logits; None takes `model.class_names`.
-        title: plain text at the top of the page.
+        title: plain text at the top of the page; None says what the model does.
         quantization: of the weights, as in `export.to_tflite`.
         calibration: images, as in `export.to_tflite`.
         examples: images (height, width, 3), uint8 or float in [0, 1], which the page offers to
@@ -132,6 +133,7 @@ def to_web(
         }
         height, width = image_size(model)
         megabytes = file.stat().st_size / 1e6
+        of_images = model.classifies == "image"
         settings["facts"] = {
             "Model": f"{model.name}, {model.count_params() / 1e6:,.1f} million parameters",
             "Images": f"{width} × {height} pixels",
@@ -144,8 +146,9 @@ def to_web(
             path,
             litert,
             settings=settings,
-            title=title,
-            summary=f"Tells {classes:,} classes apart, in your browser.",
+            title=title or ("Image classifier" if of_images else "Classes of pixels"),
+            summary=f"Tells {classes:,} classes {'' if of_images else 'of pixels '}apart, in your "
+            "browser.",
             single_file=single_file,
         )
 
@@ -165,6 +168,7 @@ def page_settings(model: keras.Model, interface: Interface) -> dict[str, Any]:
     return {
         "operations": page_operations(interface.preprocessing, interface.image_size),
         "image_size": list(interface.image_size),
+        "classifies": interface.classifies,
         "labels": interface.class_names,
         "activation": interface.applied,
         "rollout": list(model.grid_size) if has_rollout else None,
@@ -287,7 +291,7 @@ def write_page(
         path: the directory to write, or with `single_file` the .html file; it is returned.
         litert: the files of LiteRT.js, from `litert_js`.
         settings: what page/main.js reads of the model: `operations`, `image_size`, `labels`,
-            `activation`, `rollout`, `without_gpu`, `examples` and `facts`.
+            `classifies`, `activation`, `rollout`, `without_gpu`, `examples` and `facts`.
         title, summary: plain text.
         single_file: whether everything goes into one file.
 

@@ -1,5 +1,5 @@
 // What is shown of an answer: bars of the most probable classes, the part of the photo that the model
-// sees, and over it the attention that its parts get.
+// sees, and over it the attention that its parts get, or the classes of its pixels.
 
 import SETTINGS from "page/assets";
 
@@ -18,16 +18,49 @@ const ACTIVATIONS = {
   sigmoid: (logits) => Array.from(logits, (value) => 1 / (1 + Math.exp(-value))),
 };
 
+const labelOf = (index) => SETTINGS.labels?.[index] ?? `class ${index}`;
+
+function requireNumbers(logits) {
+  if (!logits.every(Number.isFinite))
+    throw new Error("The model gives values that are no numbers. Its training may have diverged.");
+}
+
+// Returns the class of each pixel, row by row.
+export function classesOfPixels(logits) {
+  requireNumbers(logits);
+  const map = new Uint16Array(SETTINGS.image_size[0] * SETTINGS.image_size[1]);
+  const count = logits.length / map.length;
+  for (let pixel = 0, i = 0; pixel < map.length; pixel++, i += count)
+    for (let k = 1; k < count; k++) if (logits[i + k] > logits[i + map[pixel]]) map[pixel] = k;
+  return map;
+}
+
+// Returns the classes of the largest areas, as `topClasses`: a probability is a part of the pixels.
+export function largestAreas(map) {
+  const counts = new Map();
+  for (const index of map) counts.set(index, (counts.get(index) ?? 0) + 1);
+  const order = [...counts].sort(([a, first], [b, second]) => second - first || a - b);
+  return order.slice(0, TOP).map(([index, count]) => ({
+    label: labelOf(index),
+    probability: count / map.length,
+    color: `rgb(${colorOf(index)})`,
+  }));
+}
+
+// The colors of the Pascal VOC challenge: the bits of a number go to red, green and blue in turns.
+const colorOf = (index) =>
+  [0, 1, 2].map((channel) =>
+    [0, 1, 2].reduce((sum, place) => sum + (((index >> (3 * place + channel)) & 1) << (7 - place)), 0),
+  );
+
 // Returns the most probable classes, [{ label, probability }], the best first.
 export function topClasses(logits) {
-  if (!logits.every(Number.isFinite)) {
-    throw new Error("The model gives values that are no numbers. Its training may have diverged.");
-  }
+  requireNumbers(logits);
   const probabilities = ACTIVATIONS[SETTINGS.activation](logits);
   // Logits whose probabilities round to the same are in their own order.
   const order = probabilities.map((_, index) => index).sort((a, b) => logits[b] - logits[a]);
   return order.slice(0, TOP).map((index) => ({
-    label: SETTINGS.labels?.[index] ?? `class ${index}`,
+    label: labelOf(index),
     probability: probabilities[index],
   }));
 }
@@ -40,11 +73,13 @@ function percent(part) {
 
 export function showBars(list, classes) {
   list.replaceChildren(
-    ...classes.map(({ label, probability }) => {
+    ...classes.map(({ label, probability, color }) => {
       const item = document.createElement("li");
       const [name, value, bar] = ["span", "span", "div"].map((tag) => document.createElement(tag));
       name.textContent = label;
       name.className = "name";
+      if (color) name.prepend(document.createElement("i"));
+      if (color) name.firstChild.style.background = color;
       value.textContent = percent(probability);
       value.className = "value";
       bar.className = "bar";
@@ -80,17 +115,12 @@ export function showImage(canvas, bitmap, [left, top, width, height]) {
 // Colors what the model draws from. `map` has [rows, columns] values in [0, 1]; beyond the last
 // patch the model sees nothing.
 export function showAttention(canvas, image, map, [rows, columns]) {
-  const small = document.createElement("canvas");
-  [small.width, small.height] = [columns, rows];
-  const colors = new ImageData(columns, rows);
-  map.forEach((value, index) => {
+  const small = colored(map, rows, columns, (value) => {
     const below = Math.min(Math.floor(4 * value), 3);
-    const color = COLORS[below].map(
+    return COLORS[below].map(
       (from, channel) => from + (4 * value - below) * (COLORS[below + 1][channel] - from),
     );
-    colors.data.set([...color, 255], 4 * index);
   });
-  small.getContext("2d").putImageData(colors, 0, 0);
   [canvas.width, canvas.height] = [image.width, image.height];
   const context = canvas.getContext("2d");
   context.imageSmoothingQuality = "high";
@@ -98,4 +128,22 @@ export function showAttention(canvas, image, map, [rows, columns]) {
   context.fillRect(0, 0, canvas.width, canvas.height);
   const [height, width] = SETTINGS.image_size.map((side) => side / SETTINGS.stride);
   context.drawImage(small, 0, 0, (canvas.width * columns) / width, (canvas.height * rows) / height);
+}
+
+// Colors the class of each pixel.
+export function showMask(canvas, image, map) {
+  [canvas.width, canvas.height] = [image.width, image.height];
+  const context = canvas.getContext("2d");
+  context.imageSmoothingEnabled = false;
+  context.drawImage(colored(map, ...SETTINGS.image_size, colorOf), 0, 0, canvas.width, canvas.height);
+}
+
+// Returns a canvas with the color of each value, row by row.
+function colored(values, rows, columns, colorOf) {
+  const canvas = document.createElement("canvas");
+  [canvas.width, canvas.height] = [columns, rows];
+  const colors = new ImageData(columns, rows);
+  values.forEach((value, index) => colors.data.set([...colorOf(value), 255], 4 * index));
+  canvas.getContext("2d").putImageData(colors, 0, 0);
+  return canvas;
 }

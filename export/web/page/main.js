@@ -1,16 +1,18 @@
 // The page: from a photo to bars, with the model wherever it runs.
 
-import { showAttention, showBars, showImage, spoken, topClasses } from "page/answer";
+import { classesOfPixels, largestAreas, showAttention, showBars } from "page/answer";
+import { showImage, showMask, spoken, topClasses } from "page/answer";
 import SETTINGS, { keepOffline, loadText } from "page/assets";
 import * as camera from "page/camera";
 import { decode, prepare } from "page/photo";
 import * as runtime from "page/runtime";
 
 const element = (id) => document.getElementById(id);
+const OF_PIXELS = SETTINGS.classifies === "pixel";
 const NAMES = { wasm: "CPU", threads: `CPU, ${runtime.threads} threads`, webgpu: "GPU" };
 
 let backend = null;
-let shown = null; // { bitmap, values, region } of the photo that is shown
+let shown = null; // { bitmap, values, region } of the photo that is shown, and the classes of pixels
 let busy = Promise.resolve();
 
 // One thing at a time: the model has one place for its inputs.
@@ -115,7 +117,7 @@ async function look(file) {
 function clear() {
   shown?.bitmap.close();
   shown = null;
-  delete document.documentElement.dataset.logits;
+  delete document.documentElement.dataset[OF_PIXELS ? "mask" : "logits"];
   for (const id of ["picture", "bars", "times", "look"]) element(id).hidden = true;
   element("drop").hidden = element("waiting").hidden = false;
   element("status").textContent = "";
@@ -140,12 +142,15 @@ async function show(file) {
 async function answer() {
   await drawn();
   const { values: logits, milliseconds } = await runtime.run(shown.values);
-  const classes = topClasses(logits);
-  document.documentElement.dataset.logits = JSON.stringify(Array.from(logits));
+  if (OF_PIXELS) shown.mask = classesOfPixels(logits);
+  const classes = OF_PIXELS ? largestAreas(shown.mask) : topClasses(logits);
+  document.documentElement.dataset[OF_PIXELS ? "mask" : "logits"] = JSON.stringify(
+    Array.from(OF_PIXELS ? shown.mask : logits),
+  );
   element("waiting").hidden = true;
   element("bars").hidden = element("times").hidden = false;
   showBars(element("bars"), classes);
-  element("status").textContent = `Most probable: ${spoken(classes)}.`;
+  element("status").textContent = `${OF_PIXELS ? "Largest areas" : "Most probable"}: ${spoken(classes)}.`;
   element("times").textContent =
     `${milliseconds.toFixed(milliseconds < 10 ? 1 : 0)} ms on ${NAMES[backend]}, ` +
     `${shown.preparation.toFixed(0)} ms to prepare the image`;
@@ -153,10 +158,11 @@ async function answer() {
 }
 
 async function showLook() {
-  if (!SETTINGS.rollout) return;
+  if (!SETTINGS.rollout && !OF_PIXELS) return;
   element("look").hidden = false;
   const visible = element("show-attention").checked;
-  if (visible) {
+  if (visible && OF_PIXELS) showMask(element("attention"), element("image"), shown.mask);
+  else if (visible) {
     await drawn();
     const { values: map } = await runtime.run(shown.values, "attention_rollout");
     showAttention(element("attention"), element("image"), map, SETTINGS.rollout);
@@ -220,6 +226,9 @@ function listen() {
 }
 
 function showFacts() {
+  document.documentElement.dataset.classifies = SETTINGS.classifies;
+  element("show-attention").checked = OF_PIXELS;
+  if (OF_PIXELS) element("look").querySelector("span").textContent = "Show the classes of pixels";
   element("facts").replaceChildren(
     ...Object.entries(SETTINGS.facts).flatMap(([name, value]) =>
       [["dt", name], ["dd", value]].map(([tag, text]) =>

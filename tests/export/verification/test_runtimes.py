@@ -91,6 +91,11 @@ def test_mediapipe_segments_photos(segmenter, segmenter_tflite, scenes):
     assert mask.shape == (32, 48) and (mask == logits.argmax(-1)).mean() > 0.99
 
 
+def test_masks_agree_in_the_browser(with_browser, segmenter, segmenter_tflite, scenes):
+    report = verify(segmenter, segmenter_tflite, scenes, runtime="browser")
+    assert report.ok and report.agreement > 0.999 and report.max_error < 1e-4, report
+
+
 @pytest.mark.rows(
     ("browser", "WebAssembly", 2e-5),
     pytest.param("browser-gpu", "WebGPU", 1e-3, marks=pytest.mark.long),

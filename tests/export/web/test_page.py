@@ -12,6 +12,8 @@ from keras_vit import export
 from keras_vit.export.verification.browser import chromium, served
 from keras_vit.export.web.to_web import MODEL
 from keras_vit.photos.prepare_photos import prepare_photo, read_photo
+from keras_vit.training.tasks.segmentation import palette
+from tests.export.conftest import LABELS, verify
 from tests.odd_photos import CASES
 
 READY = "html[data-ready]"
@@ -21,6 +23,17 @@ COLORS_OF_HALVES = """async () => {
   showAttention(canvas, { width: 80, height: 40 }, Array(8).fill(1), [4, 2]);
   const pixels = canvas.getContext("2d");
   return [20, 60].map((x) => Array.from(pixels.getImageData(x, 20, 1, 1).data));
+}"""
+COLORS_OF_PIXELS = """([rows, columns]) => {
+  const canvas = document.getElementById("attention");
+  const context = canvas.getContext("2d");
+  const found = [];
+  for (let y = 0; y < rows; y++)
+    for (let x = 0; x < columns; x++) {
+      const place = [((x + 0.5) * canvas.width) / columns, ((y + 0.5) * canvas.height) / rows];
+      found.push(...context.getImageData(...place.map(Math.floor), 1, 1).data.slice(0, 3));
+    }
+  return found;
 }"""
 # What LiteRT.js and the interpreter differ by in float32, and what a GPU does.
 ROUNDING, ON_GPU = 2e-5, 1e-3
@@ -178,6 +191,42 @@ def test_where_the_model_looks(page, model, site, photo):
     style = "([id, key]) => getComputedStyle(document.getElementById(id))[key]"
     assert page.evaluate(style, ["image", "filter"]) == "grayscale(1)"
     assert page.evaluate(style, ["attention", "opacity"]) == "0.6"
+
+
+def test_classes_of_pixels_lie_over_photos_and_the_cameras(open_page, segmenter, scenes, tmp_path):
+    site = export.to_web(segmenter, tmp_path / "site", quantization="none")
+    pixels = np.rint(255 * scenes[0]).astype("uint8")
+    Image.fromarray(pixels).save(tmp_path / "photo.png")
+    image = (pixels / np.float32(255))[None]
+    interpreter = Interpreter(str(site / "assets" / MODEL))
+    (logits,) = interpreter.get_signature_runner("serving_default")(image=image).values()
+    expected = logits[0].argmax(-1)
+    with served(site) as address:
+        page = open_page(address)
+        page.set_input_files("#file", tmp_path / "photo.png")
+        mask = shown(page, "mask").reshape(32, 48)
+        assert (mask == expected).mean() > 0.999
+        order = np.argsort(-np.bincount(mask.ravel(), minlength=5), kind="stable")
+        bars = page.locator("#bars li").all_inner_texts()
+        assert [bar.split("\n")[0] for bar in bars][:2] == [LABELS[k] for k in order[:2]]
+        share = float(re.search(r"([\d.]+) %", bars[0])[1])
+        assert share == pytest.approx(100 * (mask == order[0]).mean(), abs=0.51)
+        status = page.get_by_role("status").inner_text()
+        assert status.startswith(f"Largest areas: {LABELS[order[0]]}, ")
+        page.locator("#attention").wait_for()
+        colors = np.array(page.evaluate(COLORS_OF_PIXELS, [32, 48])).reshape(32, 48, 3)
+        np.testing.assert_array_equal(colors, np.array(palette())[mask])
+        page.get_by_role("switch", name="Show the classes of pixels").uncheck()
+        page.locator("#attention").wait_for(state="hidden")
+        page.evaluate("delete document.documentElement.dataset.mask")
+        page.get_by_role("button", name="Take a photo").click()
+        page.get_by_role("button", name="Take it").click()
+        assert shown(page, "mask").shape == (32 * 48,)
+    assert verify(segmenter, site, scenes).ok
+    text = (site / "index.html").read_text()
+    (site / "index.html").write_text(text.replace('"classifies": "pixel"', '"classifies": "image"'))
+    (failure,) = verify(segmenter, site, scenes).failures
+    assert "the page's classifies is 'image', its file's 'pixel'" in failure
 
 
 @pytest.mark.long

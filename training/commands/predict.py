@@ -151,7 +151,7 @@ def _show_mistakes(options):
         )
     table = doubt_table(found, dataset.class_names or ())
     if not table.rows:
-        photos, step = int(found["compared"]), int(found["step"])
+        photos, step = len(found["scores"]), int(found["step"])
         logger.info("None of %d photos looked like another class after step %d.", photos, step)
     if options.json:
         rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]

@@ -169,7 +169,10 @@ class _Run:
         self.batches = engine.make_batches(data.train_batches(engine.step))
         self.evaluators = create_evaluators(config, engine, data, few_shot_tasks, teachers)
         self.evaluators += own.evaluators
-        self._compares_labels = bool(config.report and data.dataset.photos and self.evaluators)
+        comparison = doubtful_labels.LabelComparison(config.to_dict(), data.dataset, directory.path)
+        shown = config.report and self.evaluators and comparison.is_possible
+        self._labels = comparison if shown else None
+        self._compared = self._labels_due() if shown else 0
 
     def _warn_of_images(self, few_shot_splits):
         """Warns of images that are scored and trained the model, its start or a teacher."""
@@ -416,18 +419,19 @@ class _Run:
                 self._compare_labels(model)
         return values
 
+    def _labels_due(self):
+        return self._labels.times_due(self.engine.step * self.config.batch_size)
+
     def _is_time_for_labels(self):
-        seen = self.engine.step * self.config.batch_size
-        enough = seen >= doubtful_labels.PASSES * self.data.train.num_examples
-        return self._compares_labels and enough
+        return bool(self._labels) and self._compared < self._labels_due()
 
     def _compare_labels(self, model):
-        """Writes what features show of labels, once."""
-        wanted, self._compares_labels = self._compares_labels, False
-        if wanted and self.engine.is_chief:
-            source, run = KerasFunction(model, identified=False), self.directory.path
-            arguments = self.config.to_dict(), self.data.dataset, self.engine.step
-            doubtful_labels.keep_doubts(run, self.state.data, source, *arguments)
+        """Adds what features show of labels; where it is not yet time, if nothing was added yet."""
+        if self._labels:
+            is_time, self._compared = self._is_time_for_labels(), self._labels_due()
+            if self.engine.is_chief and (is_time or not self._labels.kept(self.state.data)):
+                source = KerasFunction(model, identified=False)
+                self._labels.add(source, self.state.data, self.engine.step)
 
     def _say_where_it_begins(self):
         step, total = self.engine.step, self.config.total_steps

@@ -16,7 +16,7 @@ from ..io.printed_table import Table
 from ..prediction.predictor import Prediction
 from ..tasks import METRICS
 from ..tasks.classification.evaluation import per_class
-from .doubtful_labels import doubt_table
+from .doubtful_labels import MANY, doubt_table
 
 PHOTO_SIDE = 224
 # Blue for what was trained on, orange for what was held out: apart for every kind of color vision.
@@ -110,7 +110,7 @@ def report_html(
         confusion: (classes, classes) counts, row the label, of the classes of these `names`.
         examples: shown in this order.
         files: to link to, paths relative to the page.
-        doubts: of `doubtful_labels`, with the names of all classes.
+        doubts: of `kept_doubts`, with the names of all classes.
     """
     results = "".join(
         f'<div class="tile"><b>{html.escape(text)}</b>{html.escape(label)}</div>'
@@ -274,13 +274,15 @@ def _doubts(doubts, classes):
         caption = f"{html.escape(photo)}: in {html.escape(folder)}, looks like "
         caption += f"{html.escape(found)} ({share})" + f" {_MARK}" * (trained == "yes")
         figures.append(_figure(image, None, photo, caption))
-    unreadable, photos = [*doubts["unreadable"]], int(doubts["compared"])
+    unreadable, photos = [*doubts["unreadable"]], len(doubts["scores"])
     note = (
         f"{len(table.rows)} of {photos:,} photos look like another class than their folder's, by "
-        f"the features after {int(doubts['step']):,} steps and without the photo's own label; the "
-        "most confident first. The file may be wrong, or the photo an odd one. All of them: "
+        f"features of the first {int(doubts['step']):,} steps and without the photo's own label; "
+        "the most doubted first. The file may be wrong, or the photo an odd one. All of them: "
         "<code>keras-vit predict RUN --mistakes --csv</code>, RUN being the folder of this page."
     )
+    if len(table.rows) > MANY * photos:
+        note += " They are too many to be mistakes: the model tells these classes apart too badly."
     if unreadable:
         named = html.escape(", ".join(unreadable[:5])) + (", …" if unreadable[5:] else "")
         note += f" {len(unreadable)} could not be read: {named}."

@@ -51,18 +51,17 @@ def test_planted_mistakes_are_the_first_and_are_on_the_page(run, printed, refuse
             assert row["folder"] == row["file"].partition("/")[0]
             assert row["prediction"] == row["file"].partition("/")[2].partition("_")[0]
     found = kept_doubts(run)
-    assert (found["step"], found["compared"], [*found["unreadable"]]) == (
-        60,
-        159,
-        ["wren/wren_1.jpg"],
-    )
+    assert (found["step"], found["times"], found["scores"].shape) == (120, 2, (159, 4))
+    assert [*found["unreadable"]] == ["wren/wren_1.jpg"]
+    doubts = [row["doubt"] for row in rows]
+    assert doubts == sorted(doubts, reverse=True)
     held_out = [
         photo
         for photo, trained in zip(found["doubt_photos"], found["doubt_trained"], strict=True)
         if not trained
     ]
     lines = printed("predict", run, "--mistakes", "--csv").splitlines()
-    assert lines[0] == "file,folder,prediction,probability,trained on"
+    assert lines[0] == "file,folder,prediction,doubt,trained on"
     assert [line.split(",")[0] for line in lines[1:] if line.endswith(",no")] == held_out
     page = (run / "report.html").read_text()
     assert f"{first[0]}: in " in page and "1 could not be read: wren/wren_1.jpg." in page

@@ -28,6 +28,7 @@ def program(dtype="bfloat16", training=True, first=False, channels=32, length=5,
 
     from tests.training.processes.fused import for_nvidia
 
+    rotation = {name: arguments.pop(name) for name in ("rotary_grid",) if name in arguments}
     layer = EncoderBlock(2, 8, dtype=dtype, **{"attention_type": "fused"} | arguments)
     tokens = np.zeros((2, length, channels), dtype)
     layer.build(tokens.shape)
@@ -36,14 +37,20 @@ def program(dtype="bfloat16", training=True, first=False, channels=32, length=5,
 
     def loss(weights, tokens):
         inputs = (tokens[:, :1], tokens) if first else (tokens,)
-        return layer.stateless_call(weights, state, *inputs, training=training)[0].sum()
+        options = {"training": training, **rotation}
+        return layer.stateless_call(weights, state, *inputs, **options)[0].sum()
 
     return for_nvidia(jax.jit(jax.value_and_grad(loss)).trace(weights, tokens))
 
 
 @of_jax
 @pytest.mark.usefixtures("called")
-@pytest.mark.rows((4, {}, 1), (5, {}, 1), (5, {"remat": True}, 2))
+@pytest.mark.rows(
+    (4, {}, 1),
+    (5, {}, 1),
+    (5, {"remat": True}, 2),
+    (5, {"rotary_grid": np.zeros((2, 2, 2, 1), "float32")}, 1),
+)
 def test_gpus_call_the_kernel_both_ways(length, arguments, forwards):
     calls = program(length=length, **arguments)
     assert calls == {KERNEL: forwards, f"{KERNEL}Backward": 1}

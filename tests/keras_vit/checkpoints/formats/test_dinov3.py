@@ -181,6 +181,8 @@ def test_positions_that_no_array_shows_are_compared(tmp_path):
         ):
             keras_vit.save_checkpoint(written, path, layout)
         assert not path.exists()
+    with pytest.warns(UserWarning, match="asks for classifier='token_gap'"):
+        load(case, arrays_of(case), tmp_path, build(case, classifier="token"))
     # A gated MLP is not another's.
     assert (
         "blocks.0.mlp.fc1_g.bias"

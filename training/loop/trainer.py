@@ -36,10 +36,9 @@ from ..reporting.metrics_csv import read_metrics
 from ..source_facts import runs_behind
 from ..tasks import COUNT, METRICS, compared_by, task_of
 from . import agreement_of_workers
-from .best_evaluation import BestEvaluation
 from .interruption import StopRequest
 from .run_directory import RunDirectory
-from .state import LoopState
+from .state import BestEvaluation, LoopState
 
 logger = logging.getLogger("keras_vit")
 

@@ -18,7 +18,7 @@ from keras_vit.training.inference import interface
 from keras_vit.training.inference.image_function import RawPixels
 from keras_vit.training.inference.open_model import load_model
 from keras_vit.training.io import progress_bar
-from keras_vit.training.loop import best_evaluation, trainer
+from keras_vit.training.loop import state, trainer
 from tests.training.data.helpers import write_photos
 
 CHANNELS = {"crow": 0, "finch": 1, "owl": 2}
@@ -122,13 +122,13 @@ def test_evaluations_before_a_change_are_never_the_best(photos, run, monkeypatch
     (photos / "crow").rename(photos / "coot")
     shutil.rmtree(max((run / "checkpoints").iterdir()))
     (run / "model.keras").unlink()
-    known, update = [], best_evaluation.BestEvaluation.update
+    known, update = [], state.BestEvaluation.update
 
     def watched(best, *arguments):
         known.append(best.step)
         return update(best, *arguments)
 
-    monkeypatch.setattr(best_evaluation.BestEvaluation, "update", watched)
+    monkeypatch.setattr(state.BestEvaluation, "update", watched)
     trainer.train(config_of(photos, data_changed="accept"), run)
     assert known == [0]
     # The data before, and its state, but the best model of the other: stopped at once, and again.

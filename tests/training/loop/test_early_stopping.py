@@ -10,8 +10,8 @@ from keras_vit.__main__ import main
 from keras_vit.training.engine.tensorflow import TensorFlowEngine
 from keras_vit.training.errors import Interrupted, UsageError
 from keras_vit.training.loop import trainer
-from keras_vit.training.loop.best_evaluation import BestEvaluation
 from keras_vit.training.loop.interruption import StopRequest
+from keras_vit.training.loop.state import BestEvaluation
 from keras_vit.training.reporting.metrics_csv import read_metrics
 from keras_vit.training.tasks import METRICS
 from tests.training.runs import assert_same, rows

@@ -11,8 +11,7 @@ from keras_vit.training.engine.update import Objective
 from keras_vit.training.errors import UsageError
 from keras_vit.training.inference.open_model import open_source
 from keras_vit.training.loop import trainer
-from keras_vit.training.loop.best_evaluation import BestEvaluation
-from keras_vit.training.loop.state import LoopState
+from keras_vit.training.loop.state import BestEvaluation, LoopState
 from keras_vit.training.tasks import METRICS, TASKS, Metric, Task, task_of
 from tests.training.runs import column
 

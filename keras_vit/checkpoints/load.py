@@ -50,7 +50,7 @@ _POOLING = {"token": "token", "avg": "gap", "map": "map"}  # timm's
 
 
 class _File(NamedTuple):
-    """A file that is compared with a model, and how its positions are resized, by name."""
+    """A file that is compared with a model, and how its positions are resized."""
 
     contents: Contents
     layout: FileLayout
@@ -113,7 +113,8 @@ def load_checkpoint(
         UserWarning: if the file, or the configuration beside it, asks for another GELU, epsilon,
             pooling or place of positions than the model has, or a safetensors file states no
             activation and the model has not the usual GELU of its format; if the head of a `.keras`
-            file replaces the model's class names by its own.
+            file replaces the model's class names by its own; if the weights' license does not allow
+            every use: `model.license` keeps it.
 
     Examples:
         >>> model = keras_vit.create_model("ViT-B/16", num_classes=10, image_size=384)
@@ -399,7 +400,8 @@ def _compare_stated_arguments(model, contents, row, layout, stated):
     """Compares a model with the row of a published name, or with the configuration of a file.
 
     Raises:
-        CheckpointError: for another number of heads, or an activation that is no GELU. Another
+        CheckpointError: for another number of heads, rotary positions on one side, or an activation
+            of another kind. Another
             GELU, epsilon, pooling or place of the positions is a warning, and so is another GELU
             than that of the format, where nothing states one.
     """
@@ -424,7 +426,7 @@ def _compare_stated_arguments(model, contents, row, layout, stated):
     if pool and model.arguments.get("classifier", pool) not in (pool, "unpooled"):
         differing["classifier"] = pool
     positions = (differing.get("position_embedding"), model.arguments.get("position_embedding"))
-    # Without arrays, or by another arithmetic: no model is meant to have the file's otherwise.
+    # No array shows these, and nobody means to have them otherwise.
     for name in ("num_heads", *["position_embedding"] * ("rope_2d" in positions)):
         if name in differing:
             wanted, own = differing[name], model.arguments[name]

@@ -401,9 +401,8 @@ def _compare_stated_arguments(model, contents, row, layout, stated):
 
     Raises:
         CheckpointError: for another number of heads, rotary positions on one side, or an activation
-            of another kind. Another
-            GELU, epsilon, pooling or place of the positions is a warning, and so is another GELU
-            than that of the format, where nothing states one.
+            of another kind. Another GELU, epsilon, pooling or place of the positions is a warning,
+            and so is another GELU than that of the format, where nothing states one.
     """
     origin = row.path if row else f"The configuration or format of {contents.path}"
     stated = {**layout.arguments, **stated, **contents.own}

@@ -104,7 +104,8 @@ def write_card(
     publisher, name = require_handle(handle).groups()
     slug = re.sub(r"[/_]+", "-", name)  # as Kaggle spells it
     is_lite, classifies = report.kind != "hub", report.output != "representation"
-    kind = "classification" if classifies else "features"
+    kind = {"image": "classification", "pixel": "segmentation"}[model.classifies]
+    kind = kind if classifies else "features"
     height, width = image_size(model)
     overview = _overview(model, report)
     published = _published_name(dataset)
@@ -180,6 +181,8 @@ def _overview(model, report):
         width = model.endpoints["representation"].shape[-1]
         return f"Turns images into feature vectors of {width} numbers."
     classes = model.arguments["num_classes"]
+    if model.classifies == "pixel":
+        return f"Tells {classes} classes of pixels apart."
     if classes == 1:
         return "Tells whether images are of a class."
     return f"Classifies images into {classes} classes."
@@ -206,9 +209,9 @@ def _interface(model, report):
         more = f" and {left:,} more" if left > 0 else ""
         yield f"Classes: {'; '.join(map(_as_text, names[:CLASSES_SHOWN]))}{more}."
     activation = f"; `tf.nn.{model.activation}` gives probabilities"
-    classes = model.arguments["num_classes"]
+    shape = ", ".join(map(str, model.output_shape[1:]))
     yield (
-        f"Output: {report.output}, float32, shape (batch, {classes})"
+        f"Output: {report.output}, float32, shape (batch, {shape})"
         f"{activation if report.output == 'logits' else ''}. Class indices "
         "are the lines of labels.txt inside the artifact, where there is one."
     )

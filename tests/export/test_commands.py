@@ -118,6 +118,7 @@ def test_tflite_from_a_keras_file(run_directory, data, tmp_path):
     assert signatures["serving_default"]["outputs"] == ["probabilities"]
 
 
+@pytest.mark.long
 def test_masks_of_a_run_are_exported_scored_and_predicted(segmenter, scenes, tmp_path, capsys):
     folder, source, file = (tmp_path / name for name in ("scenes", "run", "m.tflite"))
     pixels = np.rint(255 * scenes).astype("uint8")
@@ -146,11 +147,15 @@ def test_masks_of_a_run_are_exported_scored_and_predicted(segmenter, scenes, tmp
     assert values["model_accuracy"] == pytest.approx(expected, abs=1e-6)
     words = " ".join(capsys.readouterr().out.split())
     assert f"mean IoU of the artifact {100 * expected:.2f} % size" in words
-    for one in (source, file):
+    losses, probabilities = [], tmp_path / "probabilities.tflite"
+    to_tflite(segmenter, probabilities, probabilities=True)
+    for one in (source, file, probabilities):
         arguments = [f"--dataset={data['dataset']}", "--split=test", f"--output={tmp_path / 'e'}"]
         assert main(["evaluate", str(one), *arguments]) in (0, None)
         (found,) = json.loads((tmp_path / "e/metrics.json").read_text()).values()
         assert found["miou"] == pytest.approx(expected, abs=1e-6)
+        losses.append(found["loss"])
+    assert losses[1:] == pytest.approx(losses[:1] * 2, rel=1e-4)
     capsys.readouterr()
     assert main(["predict", str(file), str(folder / "images/test/0.png"), "--json"]) in (0, None)
     (found,) = json.loads(capsys.readouterr().out)

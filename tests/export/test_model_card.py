@@ -68,6 +68,14 @@ def test_a_model_around_ours_has_its_architecture(tiny, module_report, texts, tm
     assert f"Classes: {'; '.join(LABELS)}." in page
 
 
+def test_a_segmenter_has_the_card_of_its_masks(segmenter, segmenter_tflite, scenes, texts):
+    report = verify(segmenter, segmenter_tflite, scenes)
+    page, _, kaggle = texts(dataclasses.replace(report, kind="hub"), segmenter)
+    assert "Tells 5 classes of pixels apart." in page and "(batch, 32, 48, 5)" in page
+    assert "<!-- task: image-segmentation -->" in page and "agreement of pixels" in page
+    assert json.loads(kaggle)["instanceSlug"] == "32x48-segmentation"
+
+
 def test_every_figure_comes_from_the_verifier(lite_report, texts):
     page, *_ = texts(lite_report)
     assert page.startswith("# Lite me/tiny_vit/2\n") and "parent-model: me/tiny_vit/2" in page

@@ -50,6 +50,12 @@ def test_openvino_takes_quantized_weights_in_one_stream(model, saved, tmp_path):
         assert TFLiteFunction(file, "openvino", threads=2, at_once=2)._idle.qsize() == streams
 
 
+def test_masks_are_computed_side_by_side(segmenter):
+    pixels = np.random.default_rng(3).uniform(-1, 1, (5, 32, 48, 3)).astype("float32")
+    found = keras_vit.inference_function(segmenter, batch_size=2, threads=2)(pixels)
+    np.testing.assert_allclose(found, outputs_of(segmenter, pixels), atol=5e-5)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [{"classifier": "map", "gelu": "erf", "dtype": "mixed_bfloat16"}, {"num_classes": None}],

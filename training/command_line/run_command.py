@@ -7,6 +7,7 @@ answered before TensorFlow and Keras are imported: `run` imports what needs them
 import argparse
 import dataclasses
 import importlib
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
@@ -92,8 +93,12 @@ class Commands:
         options = [self._completed(self.default)]
         root = argparse.ArgumentParser(self.program, parents=options, add_help=False)
         self._add_to(root)
+        script = shtab.complete(root, shell)
+        if shell == "zsh":  # Values stand behind a =, too, and a colon parts fields.
+            script = script.replace("FILE[:ARGUMENT]", "FILE")
+            return re.sub(r'"(--[\w.]+)\[(?=.*\]:)', r'"\1=[', script)
         # Behind a =, bash completes paths as it does elsewhere.
-        return shtab.complete(root, shell).replace("-o bashdefault", "-o bashdefault -o default")
+        return script.replace("-o bashdefault", "-o bashdefault -o default")
 
     def _add_to(self, parser):
         """Adds the commands to a parser, below which a shell finds their options."""

@@ -115,6 +115,9 @@ class Update:
 
             def loss():
                 losses = self.objective.losses(self.model, prepared(part, self.prepare_images))
+                if len(losses.shape) != 1:
+                    expected = "Expected losses of shape (batch,), one for each image"
+                    raise ValueError(f"{expected}. Received: shape {tuple(losses.shape)}.")
                 return ops.sum(losses) / self.config.batch_size
 
             return self.backend.differentiate(loss, states, replica, index)

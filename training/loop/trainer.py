@@ -311,11 +311,10 @@ class _Run:
                     last_save = time.monotonic()
                 if report.stop:
                     self._report_replaced()
-                    end = f"keras-vit train --workdir={self.directory.address} --finish"
                     raise Interrupted(
                         f"Stopped on request after step {engine.step} of {config.total_steps}, "
-                        "with the state saved. Run the same command again to resume, or end the "
-                        f"run here: {'the same with finish=True' if any(self.own) else end}",
+                        "with the state saved. Run the same again to resume, or with "
+                        f"{'finish=True' if any(self.own) else '--finish'} to end the run here.",
                         stop_request.received,
                     )
         if engine.step < config.total_steps:
@@ -406,7 +405,13 @@ class _Run:
         with self.engine.averaged_weights() as model:
             for evaluator in evaluators:
                 if evaluator.distributed or self.engine.is_chief:
-                    values |= evaluator.run(model)
+                    found = dict(evaluator.run(model))
+                    if unknown := found.keys() - set(evaluator.names):
+                        raise UsageError(
+                            f"Expected {type(evaluator).__name__} to measure what its `names` "
+                            f"list: {', '.join(evaluator.names)}. Received: {', '.join(unknown)}."
+                        )
+                    values |= found
             better = self.best.update(values, self.engine.step)
             if better and not keep:
                 # The saved state, from which the run may go on, knows the file as it is.

@@ -3,6 +3,7 @@
 import base64
 import html
 import io
+import itertools
 import os
 import pathlib
 import string
@@ -14,7 +15,7 @@ import numpy as np
 
 from ..io.printed_table import Table
 from ..prediction.predictor import Prediction
-from ..tasks import METRICS
+from ..tasks import COUNT, METRICS
 from ..tasks.classification.evaluation import per_class
 from .doubtful_labels import MANY, doubt_table
 
@@ -27,6 +28,8 @@ for _metric in filter(lambda each: each.panel, METRICS.values()):
     PANELS.setdefault(_metric.panel, []).append((_metric.column, "evaluation", EVAL_COLOR))
 _SHARES = {each.panel for each in METRICS.values() if each.is_share}
 PANELS["learning rate"] = [("learning_rate", "", TRAIN_COLOR)]
+# Beside them in metrics.csv.
+NOT_DRAWN = {COUNT, "gradient_norm", "images_per_second", *(m.column for m in METRICS.values())}
 
 # A matrix of more classes is not read but searched: then the most frequent confusions stand here.
 MATRIX_CLASSES = 40
@@ -135,9 +138,15 @@ def report_html(
     return _html_page(title, subtitle, "\n".join(sections))
 
 
+def _panels(columns):
+    """Returns `PANELS`, and one for each of a run's columns that only own evaluators explain."""
+    explained = {name for lines in PANELS.values() for name, *_ in lines} | NOT_DRAWN
+    return PANELS | {name: [(name, "", EVAL_COLOR)] for name in columns if name not in explained}
+
+
 def _curves(series):
     drawn = []
-    for title, lines in PANELS.items():
+    for title, lines in _panels(series).items():
         present = [(series[name], *line) for name, *line in lines if name in series]
         drawn += [_chart(title, present)] if present else []
     return "".join(drawn) or "<p>No metrics were written.</p>"
@@ -179,7 +188,7 @@ def comparison_html(
     `runs` are {name: series of `report_html`}, whose names stand in the tables.
     """
     curves = []
-    for title, columns in PANELS.items():
+    for title, columns in _panels(dict.fromkeys(itertools.chain(*runs.values()))).items():
         for column, label, _ in columns:
             each = [(series[column], name) for name, series in runs.items() if series.get(column)]
             lines = [(*line, f"C{number}") for number, line in enumerate(each)]

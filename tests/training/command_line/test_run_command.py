@@ -115,7 +115,10 @@ def test_bash_completes_commands_options_config_keys_and_paths(printed, refused,
         command = ["bash", "-c", COMPLETE, "bash", line]
         done = subprocess.run(command, input=script, capture_output=True, text=True, cwd=tmp_path)
         assert done.stdout == f"{expected}\n", (line, done.stderr)
-    assert printed("--completion", "zsh").startswith("#compdef keras-vit\n")
+    script = printed("--completion", "zsh")
+    # Behind a = as well, and no colon in the name of a value.
+    assert script.startswith("#compdef keras-vit\n") and "such as quickstart]:FILE:_files" in script
+    assert '"--workdir=[where' in script and '"--finish[end' in script
     message = refused("--completion", "fish")
     assert message == "error: Expected --completion bash or zsh. Received: fish.\n"
 

@@ -134,7 +134,7 @@ def test_a_stopped_run_is_ended_or_has_other_steps(config, tmp_path, monkeypatch
     for workdir in (run, whole):
         with (
             monkeypatch.context() as patch,
-            pytest.raises(Interrupted, match=r"(run|whole) --finish$"),
+            pytest.raises(Interrupted, match=r"or with --finish to end the run here\.$"),
         ):
             patch.setattr(TensorFlowEngine, "train", stop)
             trainer.train(config, workdir)

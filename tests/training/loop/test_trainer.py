@@ -74,6 +74,20 @@ def test_directory_and_its_refusal_of_another_config(run):
     assert sorted(workdir.rglob("*")) == files
 
 
+def test_own_objects_that_measure_something_else_are_refused(run, tmp_path):
+    config, _, _ = run
+
+    def mean(model, batch):
+        return keras.ops.mean(model(batch["image"]))
+
+    norm = types.SimpleNamespace(names=("norm",), every_steps=20, distributed=False)
+    norm.run = lambda model: {"norms": 1.0}
+    with pytest.raises(ValueError, match=r"shape \(batch,\).* Received: shape \(\)\."):
+        trainer.train(config, tmp_path / "mean", losses=mean)
+    with pytest.raises(UsageError, match=r"list: norm\. Received: norms\."):
+        trainer.train(config, tmp_path / "norm", evaluators=[norm])
+
+
 def test_a_row_is_the_mean_since_the_row_before_and_the_first_has_no_speed(caplog):
     run = object.__new__(trainer._Run)
     run.engine = types.SimpleNamespace(learning_rate=0.1)

@@ -11,7 +11,7 @@ from PIL import Image
 
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.prediction.predictor import Prediction
-from keras_vit.training.reporting.html_pages import predictions_html, report_html
+from keras_vit.training.reporting.html_pages import PANELS, _panels, predictions_html, report_html
 from keras_vit.training.reporting.metrics_csv import read_metrics
 
 VOID = {"meta", "img", "br", "link", "hr", "wbr"}
@@ -98,6 +98,11 @@ def test_a_page_is_well_formed_and_loads_nothing_and_has_the_colors_of_its_side(
     assert ("div", {"class": "scroll"}) in page.tags and "right / 2rem 100% local" in raw
     text = report.with_name("photos.html").read_text()
     assert "&gt; 99.9 %" in text and "&lt; 0.1 %" in text and ">100.0 %" not in text
+
+
+def test_own_columns_are_drawn_and_what_no_chart_is_for_is_not():
+    columns = ["loss", "eval_top5", "gradient_norm", "weight_norm", "eval_count"]
+    assert [*_panels(columns)] == [*PANELS, "weight_norm"]
 
 
 def test_thousands_of_classes_are_a_page_still():

@@ -227,7 +227,8 @@ def _table(columns, rows):
 
 def _head(name, scope):
     text = html.escape(name)
-    return f'<th scope="{scope}" title="{text}">{text}</th>'
+    broken = text.replace("_", "_<wbr>").replace(".", ".<wbr>")
+    return f'<th scope="{scope}" title="{text}">{broken}</th>'
 
 
 def _confusion(confusion, names):

@@ -90,7 +90,8 @@ def test_research_without_editing(run_installed, installed, tmp_path):
     assert re.search(r"│ optimizer\.name +│ keras\.Lion +│ adamw +│ keras\.Lion", shown)
     assert re.search(r"│ losses +│ – +│ – +│ focal", shown)
     assert (
-        "C2" not in (page := (tmp_path / "comparison.html").read_text()) and page.count("<svg") == 4
+        "C2" not in (page := (tmp_path / "comparison.html").read_text())
+        and page.count("<svg") == 5  # weight_norm, too
     )
 
 

@@ -93,6 +93,7 @@ class Segmenter(ImageModel):
         endpoints["logits"] = enlarge(endpoints["masks"], encoder.input)
         super().__init__(encoder.input, endpoints, arguments, policy, name, trainable)
         self._record.encoder = encoder
+        self.license = encoder.license
 
     @property
     def encoder(self) -> VisionTransformer:

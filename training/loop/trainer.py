@@ -1,6 +1,7 @@
 """The training loop: from a config to a run directory, through any interruption."""
 
 import contextlib
+import functools
 import logging
 import os
 import time
@@ -41,6 +42,14 @@ from .run_directory import RunDirectory
 from .state import BestEvaluation, LoopState
 
 logger = logging.getLogger("keras_vit")
+
+
+def _name_of(function):
+    """Returns the name of an own function, the same in every process, with what `partial` gave."""
+    if isinstance(function, functools.partial):
+        given = [*map(str, function.args), *(f"{k}={v}" for k, v in function.keywords.items())]
+        return f"{_name_of(function.func)}({', '.join(given)})"
+    return getattr(function, "__name__", type(function).__name__)
 
 
 class Own(NamedTuple):
@@ -191,7 +200,7 @@ class _Run:
             "losses": self.own.losses,
             "optimizer": self.own.optimizer and type(self.engine.optimizer),
         }
-        names = {key: getattr(each, "__name__", str(each)) for key, each in named.items() if each}
+        names = {key: _name_of(each) for key, each in named.items() if each}
         if before and before.get("own", {}) != names:
             raise UsageError(
                 f"Expected the losses and optimizer that the run in {self.directory.address} was "

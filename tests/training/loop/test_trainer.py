@@ -1,3 +1,4 @@
+import functools
 import json
 import shutil
 import types
@@ -69,6 +70,9 @@ def test_directory_and_its_refusal_of_another_config(run):
     message = r"with: those of the config\. Received: \{'losses': 'focal'\}"
     with pytest.raises(UsageError, match=message):
         trainer.train(config, workdir, losses=focal)
+    # Without an address, which another process does not have.
+    with pytest.raises(UsageError, match=r"'losses': 'focal\(gamma=2\)'"):
+        trainer.train(config, workdir, losses=functools.partial(focal, gamma=2))
     with pytest.raises(UsageError, match=r"Expected a `keras_vit\.optimizers.*Received: a Adam"):
         trainer.train(config, workdir, optimizer=lambda _: keras.optimizers.Adam())
     assert sorted(workdir.rglob("*")) == files

@@ -197,6 +197,7 @@ def test_the_license_stays_with_the_weights(tmp_path):
     model.save(tmp_path / "m.keras")
     saved = keras.saving.load_model(tmp_path / "m.keras")
     assert saved.license == "dinov3-license" and make_vit().license is None
+    assert keras_vit.Segmenter(saved, 2).license == "dinov3-license"
     copy = build(case, num_classes=3)
     keras_vit.checkpoints.load_weights(copy, tmp_path / "m.keras")
     assert copy.license == "dinov3-license"

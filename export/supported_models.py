@@ -14,7 +14,7 @@ from keras_vit.type_hints import Tensor
 
 from .errors import ExportError
 
-# Of images, and the last one of pixels.
+# The last one classifies pixels, the others images.
 CLASSIFIERS = (VisionTransformer, ResNetV2, AxialResNet, Segmenter)
 MODELS = (*CLASSIFIERS, MaskedPatchPrediction)
 OUTPUTS = ("logits", "representation")

@@ -12,10 +12,11 @@ def imported(module: str, extra: str, kind: type[Exception] = ValueError) -> typ
 
     Raises a `kind`, which says what to install, if it cannot be imported.
     """
-    # Of TensorFlow Hub, about itself.
-    warnings.filterwarnings("ignore", "pkg_resources is deprecated")
     try:
-        return importlib.import_module(module)
+        with warnings.catch_warnings():
+            # TensorFlow Hub warns of what it imports itself.
+            warnings.filterwarnings("ignore", "pkg_resources is deprecated")
+            return importlib.import_module(module)
     except ImportError as error:
         raise kind(
             f"Expected the package {module.split('.')[0]}. Received: {error}. Install it: pip "

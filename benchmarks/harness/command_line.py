@@ -1,6 +1,4 @@
-"""What the benchmarks share on the command line: options, the table of a measurement, and above
-it the line on the machine and the packages.
-"""
+"""Adds options that benchmarks share, and prints the table of a measurement and its machine."""
 
 import collections
 import contextlib

@@ -19,7 +19,7 @@ from .flatbuffer import add_buffer, schema
 
 # The numbers are field positions and values of the published schema 1.5.
 _METADATA, _PARSER_VERSION = "TFLITE_METADATA", "1.0.0"
-# Of masks: a flatbuffer of its own, whose one field says what to compute of the output.
+# Masks have a flatbuffer of their own, whose one field says what to compute of the output.
 _SEGMENTER, _ACTIVATIONS = "SEGMENTER_METADATA", {"none": 0, "sigmoid": 1, "softmax": 2}
 _IMAGE_PROPERTIES, _RGB, _NORMALIZATION_OPTIONS, _TENSOR_AXIS_LABELS = 2, 1, 1, 2
 

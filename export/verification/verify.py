@@ -37,7 +37,7 @@ THREADS = (1, 2)
 _MEASURED = ("hub", "interpreter")
 # These compute in float16 unless they are told otherwise.
 _GPUS = ("gpu", "browser-gpu")
-# Of the outputs that are compared: three images of 512 x 512 pixels and 150 classes.
+# Bounds the outputs that are compared: three images of 512 x 512 pixels and 150 classes.
 _MOST_BYTES = 2**29
 # Images on which signatures and endpoints of a module are compared, and the largest difference.
 _SHOWN, _LARGEST_DIFFERENCE = 2, 1e-4

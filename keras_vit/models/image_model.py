@@ -18,7 +18,7 @@ from keras_vit.backends.by_backend import predicting
 from keras_vit.models import inner_layers as inner
 from keras_vit.name_suggestions import refuse_unknown, require_one_of
 from keras_vit.photos.imagenet_classes import class_names_of
-from keras_vit.photos.prepare_photos import outside
+from keras_vit.photos.prepare_photos import outside_of_models
 from keras_vit.type_hints import Tensor
 
 ACTIVATIONS = {"softmax": keras.ops.softmax, "sigmoid": keras.ops.sigmoid}
@@ -191,9 +191,8 @@ class ImageModel(keras.Model):
         data = x[0] if isinstance(x, keras.utils.PyDataset) else getattr(x, "element_spec", x)
         images = data[0] if isinstance(data, tuple) else data
         self._require_shape(images)
-        if isinstance(images, np.ndarray) and (wrong := outside(images[:32], -1, 1)):
-            advice = "Pass images / 127.5 - 1 for pixels of 0..255."
-            warnings.warn(f"{wrong} {advice}", stacklevel=3)
+        if isinstance(images, np.ndarray) and (wrong := outside_of_models(images[:32])):
+            warnings.warn(wrong, stacklevel=3)
 
     def _require_shape(self, images: Any) -> None:
         expected = tuple(self.input_shape)

@@ -91,10 +91,16 @@ def outside(images: np.ndarray, low: float, high: float) -> str:
     return f"Expected images in [{low}, {high}]. Received: values in [{least:g}, {most:g}]."
 
 
+def outside_of_models(images: np.ndarray) -> str:
+    """Returns what is wrong if pixels lie outside of [-1, 1], which models take, or ""."""
+    wrong = outside(images, -1, 1)
+    return wrong and f"{wrong} Pass images / 127.5 - 1 for pixels of 0..255."
+
+
 def require_model_range(images: np.ndarray) -> None:
     """Raises ValueError if pixels lie outside of [-1, 1], which models take."""
-    if wrong := outside(images, -1, 1):
-        raise ValueError(f"{wrong} Pass images / 127.5 - 1 for pixels of 0..255.")
+    if wrong := outside_of_models(images):
+        raise ValueError(wrong)
 
 
 def warn_of_0_to_1(images: np.ndarray) -> None:

@@ -96,10 +96,9 @@ def open_data_of_run(
         dataset: the data set, if it is open already.
     """
     dataset = dataset or open_dataset(config["dataset"], data_dir or config["data_dir"])
-    if str(run) not in dataset._compared:
-        dataset._compared.add(str(run))
+    if str(run) not in dataset.changes:
         now = dataset.describe(config["train_split"], config["eval_split"])
-        if said := fingerprint.changes_since(config, now):
+        if said := dataset.changes.setdefault(str(run), fingerprint.changes_since(config, now)):
             logger.warning("The data of %s has changed: %s", run, said)
     return dataset
 
@@ -141,6 +140,8 @@ class Dataset:
         place: its folder.
         photos: its photos, if it is a folder or table of them.
         info: its `tfds.core.DatasetInfo`, if TFDS prepared it.
+        changes: by the directory of a run that `open_data_of_run` compared it with, what has
+            changed in it since, or "".
     """
 
     spec: DatasetSpec
@@ -148,7 +149,7 @@ class Dataset:
     photos: photo_sets.PhotoSet | None = None
     info: Any = None
     _splits: "dict[str, Split]" = dataclasses.field(default_factory=dict, repr=False)
-    _compared: set[str] = dataclasses.field(default_factory=set, repr=False)
+    changes: dict[str, str] = dataclasses.field(default_factory=dict, repr=False)
 
     def split(self, text: str) -> "Split":
         """Returns a split of it, the same object for the same text; see `open`."""

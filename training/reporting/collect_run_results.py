@@ -9,7 +9,6 @@ import numpy as np
 from keras_vit.errors import damage_named
 
 from ..data import Dataset, open_data_of_run
-from ..data.sets.fingerprint import changes_since
 from ..data.sets.splits import HELD_OUT_FIFTH
 from ..data.skip_unreadable import counter_for
 from ..data.tf_data_batches import eval_dataset
@@ -79,8 +78,7 @@ def _evaluated(run, source, config, dataset):
     file = run / EVALUATION
     try:
         opened = dataset or open_data_of_run(run, config)
-        now = opened.describe(config["train_split"], config["eval_split"])
-        if file.exists() and not dataset and changes_since(config, now):
+        if file.exists() and not dataset and opened.changes[str(run)]:
             results = kept_evaluation(file)
         else:
             results = _results(source, config, opened)

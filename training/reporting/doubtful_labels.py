@@ -33,7 +33,7 @@ FOLDS, L2 = 10, 16.0
 # Passes over the training photos before labels are compared each time: the first are enough to
 # learn, and the last too few to learn by heart.
 PASSES, TIMES = 10, 6
-# Of the photos: with more of them in doubt, the features tell too little.
+# With a larger part of the photos in doubt, the features tell too little.
 MANY = 0.2
 _BATCH = 32
 # Large JPEGs are decoded at a fraction of their size: features change little.

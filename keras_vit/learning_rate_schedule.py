@@ -9,17 +9,19 @@ from keras import ops
 from keras_vit.name_suggestions import require_one_of
 from keras_vit.type_hints import Tensor
 
-DECAYS = ("cosine", "linear")
+DECAYS = ("cosine", "linear", "poly")
+_POWER = 0.9  # of "poly"
 
 
 @keras.saving.register_keras_serializable("keras_vit")
 class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """Linear warm-up from rate 0, followed by a cosine or linear decay (Tables 3 and 4).
+    """Linear warm-up from rate 0, followed by a decay (Tables 3 and 4; Segmenter's is "poly").
 
     With `p = clip((step - warmup_steps) / (total_steps - warmup_steps), 0, 1)`:
 
     * cosine: `end_lr + (base_lr - end_lr) * (1 + cos(pi * p)) / 2`
     * linear: `end_lr + (base_lr - end_lr) * (1 - p)`
+    * poly: `end_lr + (base_lr - end_lr) * (1 - p) ** 0.9`
 
     times `min(1, step / warmup_steps)`. Steps count from 0, so with a warm-up the first
     update has rate 0.
@@ -28,7 +30,7 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         base_lr: float, rate at the end of the warm-up.
         total_steps: int, number of updates; the rate stays at `end_lr` afterwards.
         warmup_steps: int, length of the warm-up in updates, less than `total_steps`.
-        decay: `"cosine"` or `"linear"`.
+        decay: `"cosine"`, `"linear"` or `"poly"`.
         end_lr: float, rate at `total_steps`.
 
     Raises:
@@ -59,8 +61,11 @@ class WarmupDecay(keras.optimizers.schedules.LearningRateSchedule):
         step = ops.cast(step, "float32")
         progress = (step - self.warmup_steps) / (self.total_steps - self.warmup_steps)
         progress = ops.clip(progress, 0.0, 1.0)
-        is_cosine = self.decay == "cosine"
-        remaining = 0.5 * (1.0 + ops.cos(math.pi * progress)) if is_cosine else 1.0 - progress
+        remaining = {
+            "cosine": lambda: 0.5 * (1.0 + ops.cos(math.pi * progress)),
+            "linear": lambda: 1.0 - progress,
+            "poly": lambda: ops.power(1.0 - progress, _POWER),
+        }[self.decay]()
         rate = self.end_lr + (self.base_lr - self.end_lr) * remaining
         if self.warmup_steps:
             rate = rate * ops.minimum(1.0, step / self.warmup_steps)

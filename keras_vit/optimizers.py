@@ -209,21 +209,28 @@ class Momentum(Optimizer):
     Args:
         learning_rate: float or schedule.
         momentum: float in [0, 1).
+        nesterov: bool, whether the weights follow `momentum m + g` in place of the new `m`.
         **kwargs: of `Optimizer`.
     """
 
-    def __init__(self, learning_rate: LearningRate, momentum: float = 0.9, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        learning_rate: LearningRate,
+        momentum: float = 0.9,
+        nesterov: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(learning_rate, **kwargs)
-        self.momentum = momentum
+        self.momentum, self.nesterov = momentum, nesterov
 
     def _step(self, index, variable, gradient):
         moment = self.first_moments[index]
         velocity = self.momentum * ops.cast(moment, gradient.dtype) + gradient
         self.assign(moment, velocity)
-        return velocity
+        return self.momentum * velocity + gradient if self.nesterov else velocity
 
     def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {"momentum": self.momentum}
+        return super().get_config() | {"momentum": self.momentum, "nesterov": self.nesterov}
 
 
 @keras.saving.register_keras_serializable("keras_vit")

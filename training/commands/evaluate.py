@@ -7,6 +7,9 @@ any are left out.
 Without --dataset, a run is evaluated on what it held out of its own data. Where the classes of a
 data set are those of the model in another order, they are matched by name; others are refused.
 
+With --windows, images of masks keep their size and aspect: windows of the model's size slide over
+each, as Segmenter's published numbers are computed.
+
 With --weights SOURCE is the data set, and accuracies stand beside the published ones; imagenet2012
 also stands for its ReaL labels and for ImageNet-V2, where they are prepared.
 
@@ -22,7 +25,7 @@ import logging
 
 from .. import data
 from ..command_line.data_of_run import own_config, own_split
-from ..command_line.options import CommandParser
+from ..command_line.options import CommandParser, at_least_1
 from ..data.opened_dataset import warn_of_trained
 from ..data.sets.tfds_folder import NotPreparedError
 from ..errors import UsageError
@@ -48,12 +51,21 @@ def add_options(parser: CommandParser) -> None:
     parser.add_argument("--split", help="default test, or what the run held out of its own data")
     parser.add_argument("--loss", choices=("softmax", "sigmoid"), help="default: the model's")
     parser.add_argument("--per_class", action="store_true", help="also print a row for each class")
+    text = "of masks: slide windows of the model's size over images of this short side, in pixels"
+    parser.add_argument("--windows", metavar="SHORT", type=at_least_1, default=0, help=text)
+    text = "pixels from window to window; default 32 less than the window"
+    parser.add_argument("--stride", metavar="N", type=at_least_1, default=0, help=text)
+    text = "of --windows, averaged, such as 0.5,0.75,1,1.25,1.5,1.75; default 1"
+    parser.add_argument("--scales", type=_scales, default=(1.0,), help=text)
+    parser.add_argument("--flip", action="store_true", help="of --windows: mirrored images as well")
     parser.add_path("--output", "for metrics.json, and per_class.csv and confusion.csv by data set")
 
 
 def run(options: argparse.Namespace) -> None:
     if options.index and not options.weights:
         raise UsageError("Expected --weights=NAME with --index.")
+    if not options.windows and (options.stride or options.scales != (1.0,) or options.flip):
+        raise UsageError("Expected --windows=SHORT with --stride, --scales and --flip.")
     if not (options.weights or options.dataset):
         own_config(options)  # before what takes seconds
     import_tensorflow()
@@ -135,8 +147,14 @@ def _measure(model, split, options):
     """Returns the metrics of a model on a split, and prints and writes the tables asked for."""
     preprocess = options.preprocess or model.interface.preprocessing
     name, loss = split.dataset.name, options.loss or model.interface.activation or "softmax"
-    batches = track(model.batches(split, preprocess, options.batch_size), f"evaluating {name}")
-    found = model.task.evaluate(model, batches, split.dataset, loss)
+    if options.windows:
+        from ..evaluators.windows import evaluate_by_windows
+
+        chosen = options.windows, options.stride, options.scales, options.flip
+        found, preprocess = evaluate_by_windows(model, split, *chosen), "decode, by windows"
+    else:
+        batches = track(model.batches(split, preprocess, options.batch_size), f"evaluating {name}")
+        found = model.task.evaluate(model, batches, split.dataset, loss)
     split.require_unchanged()
     if found.note and (options.per_class or options.output):
         logger.warning(found.note)
@@ -145,6 +163,13 @@ def _measure(model, split, options):
     for each, table in found.tables.items() if options.output else ():
         write_text(options.output / _folder_name(name) / f"{each}.csv", table.csv())
     return {**found.metrics, "split": split.text, "preprocess": preprocess}
+
+
+def _scales(text):
+    scales = tuple(map(float, text.split(",")))
+    if not all(0 < scale < 100 for scale in scales):
+        raise ValueError
+    return scales
 
 
 def _folder_name(dataset):

@@ -162,11 +162,12 @@ KEYS = (
         ("sgd", "adamw", *(f"keras.{name}" for name in _OF_KERAS.split())),
     ),
     Key("optimizer.base_lr", 1e-3, "learning rate at the end of the warm-up"),
-    Key("optimizer.schedule", "cosine", "decay after the warm-up", ("cosine", "linear")),
+    Key("optimizer.schedule", "cosine", "decay after the warm-up", ("cosine", "linear", "poly")),
     Key("optimizer.warmup_steps", 0, "updates of linear warm-up from rate 0; 0 is no warm-up"),
     Key("optimizer.total_steps", 0, "length of the schedule; 0 is total_steps"),
     Key("optimizer.end_lr", 0.0, "learning rate after the last update"),
     Key("optimizer.momentum", 0.9, "of SGD", below=1),
+    Key("optimizer.nesterov", False, "whether SGD looks ahead, as timm's does"),
     Key("optimizer.weight_decay", 0.0, "decoupled, relative to the rate, on kernels only"),
     Key("optimizer.clip_norm", 0.0, "largest global norm of the gradients; 0 does not clip"),
     Key("optimizer.beta_1", 0.9, "decay of AdamW's first moment", below=1),
@@ -236,7 +237,7 @@ _BESIDE = {
     "lora.rank": "lora.alpha",
     **{each.chosen_by: " ".join(name for name, *_ in each.keys[1:]) for each in TASKS[1:]},
     "optimizer.name=adamw": "optimizer.beta_1 optimizer.beta_2",
-    "optimizer.name=sgd": "optimizer.momentum",
+    "optimizer.name=sgd": "optimizer.momentum optimizer.nesterov",
     "strategy=tpu": "tpu tpu_project tpu_zone",
 }
 # Arguments of models, and the keys of a config that stand for them.

@@ -1,7 +1,8 @@
 """Fine-tuning as in Table 4: `--config=finetune:MODEL,DATASET[,KEY=VALUE…]`.
 
-MODEL is a name such as `ViT-B/16`, with its weights given by `--config.checkpoint=FILE`, or a run
-directory or `.keras` file, whose architecture and weights are taken. DATASET is one of
+MODEL is a name such as `ViT-B/16`, with its weights given by `--config.checkpoint=FILE`, or a
+published name such as `augreg/B_16`, a run directory or a `.keras` file, whose architecture and
+weights are taken. DATASET is one of
 Table 4, `vtab/TASK`, or your own, which is trained like CIFAR.
 
 Keys for what several values of the config depend on:
@@ -20,6 +21,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from keras_vit.checkpoints.published_weights import published
 from keras_vit.name_suggestions import did_you_mean
 from keras_vit.training import paper_tables
 from keras_vit.training.config import default_config
@@ -106,7 +108,12 @@ def _preprocessing(size, crop, flip):
 
 
 def architecture_of(model: str) -> tuple[dict[str, Any], str]:
-    """Returns (the `model` part of a config, its checkpoint) of a name, run or `.keras` file."""
+    """Returns (the `model` part of a config, its checkpoint) of a name, run or `.keras` file.
+
+    A published name is its own checkpoint.
+    """
+    if row := published(model):
+        return {"name": row.model, **row.arguments}, model
     architecture = saved_arguments(model)
     if architecture is None:
         try:

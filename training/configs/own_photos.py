@@ -26,7 +26,6 @@ Everything else is overridden as usual, for example `--config.batch_size=16`.
 
 from ml_collections import ConfigDict
 
-from keras_vit.checkpoints.published_weights import published
 from keras_vit.training import paper_tables
 from keras_vit.training.config import default_config
 from keras_vit.training.configs import finetune, parse_options
@@ -108,10 +107,7 @@ def _from_scratch(config):
 
 
 def _fine_tuning(config, model):
-    if row := published(model):
-        architecture, config.checkpoint = {"name": row.model, **row.arguments}, model
-    else:
-        architecture, config.checkpoint = finetune.architecture_of(model)
+    architecture, config.checkpoint = finetune.architecture_of(model)
     # A run or `.keras` file has its size.
     config.model = {"image_size": 224, **architecture}
     config.expects_checkpoint = True

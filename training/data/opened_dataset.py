@@ -4,7 +4,7 @@
     vtab/clevr_count, …                one of VTAB's 19 tasks
     tfds:name/config:version           anything TFDS has prepared, private builders included
     folder:/path, csv:/file.csv        photos of one's own, `training.data.sets.photo_sets`
-    masks:/path                        photos of one's own with maps of classes
+    masks:/path                        photos of one's own with maps of classes; ade20k:/path
 
 What is opened here travels on as an object: nothing below a command takes the name of a data set.
 Opening imports no TensorFlow, so that missing data is reported at once: what needs it is imported
@@ -183,7 +183,7 @@ class Dataset:
     @property
     def has_masks(self) -> bool:
         """Whether its labels are maps of classes."""
-        return self.spec.label in MASKS or bool(self.photos and self.photos.has_masks)
+        return self.spec.label in MASKS or bool(self.photos and self.photos.masks)
 
     @functools.cached_property
     def class_names(self) -> tuple[str, ...] | None:
@@ -260,7 +260,7 @@ class Split:
         # A graph may be the first to ask; what is kept must not belong to it.
         with tf.init_scope():
             if dataset.photos and dataset.has_masks:
-                return records.mask_reader(dataset.place, self.photos)
+                return records.mask_reader(dataset.photos, self.photos)
             if dataset.info is None:
                 return records.photo_reader(dataset.place, self.photos, dataset.num_classes)
             return records.record_reader(dataset.place, dataset.spec, dataset.info, self.ranges)
@@ -337,7 +337,9 @@ class Split:
 
         info = self.dataset.info
         # Published photos are read as they are stored: published numbers were computed so.
-        upright = info is None or info.features["image"].doc.desc == tfds_folder.UPRIGHT
+        upright = (
+            info is None or info.features[self.dataset.spec.image].doc.desc == tfds_folder.UPRIGHT
+        )
         return Preprocess(
             text,
             pixel_scale=self.dataset.spec.pixel_scale,

@@ -33,7 +33,7 @@ from ..io.quiet_start import without_warnings
 from ..io.remote_stores import local_file
 from .sets import fingerprint, vtab_labels
 from .sets.known_datasets import DatasetSpec
-from .sets.photo_sets import mask_path, photo_path, read_mask
+from .sets.photo_sets import ADE20K, PhotoSet, mask_path, photo_path, read_mask
 from .sets.splits import Photo, Range
 from .sets.tfds_folder import ARRAY_RECORD
 from .traced_functions import as_it_stands
@@ -83,21 +83,21 @@ def photo_reader(place: pathlib.Path, photos: Sequence[Photo], num_classes: int)
     )
 
 
-def mask_reader(place: pathlib.Path, photos: Sequence[Photo]) -> Reader:
-    """Returns the reader of photos below `place` whose labels are maps, see `read_masks`.
+def mask_reader(data: PhotoSet, photos: Sequence[Photo]) -> Reader:
+    """Returns the reader of some photos of a set whose labels are maps, see `read_masks`.
 
     A mask is int32 (height, width, 1). Reading raises ValueError for one of another size than its
     photo, turned as its EXIF orientation says.
     """
-    reader = photo_reader(place, photos, 1)
-    names = [mask_path(photo.path) for photo in photos]
-    files = [photo_path(place, name) for name in names]
+    reader, first = photo_reader(data.root, photos, 1), int(data.masks == ADE20K)
+    names = [mask_path(photo.path, data.masks) for photo in photos]
+    files = [photo_path(data.root, name) for name in names]
     paths = tf.constant([os.fsencode(file) for file in files])
 
     def read(index, photo, content):
         # Eagerly, TensorFlow gives arrays of one object.
         photo, content = (x if isinstance(x, bytes) else x.item() for x in (photo, content))
-        found = read_mask(content, names[index])
+        found = read_mask(content, names[index]) - first
         height, width = upright_size(io.BytesIO(photo))
         if found.shape[:2] != (height, width):
             raise ValueError(
@@ -133,7 +133,7 @@ def record_reader(
 
     rule = vtab_labels.rule(spec.label)
     extra = dict.fromkeys(spec.extra_labels, True)
-    wanted = tfds.decode.PartialDecoding({"image": True, **rule.features, **extra})
+    wanted = tfds.decode.PartialDecoding({spec.image: True, **rule.features, **extra})
     # TFDS warns of a name that it uses itself.
     with without_warnings("absl"):
         features = wanted.extract_features(info.features)
@@ -153,9 +153,9 @@ def record_reader(
                 (_open_array_record if is_array else _offsets)(os.fspath(path), 0)
 
     def parse(record, index):
-        decoders = {"image": tfds.decode.SkipDecoding()}
+        decoders = {spec.image: tfds.decode.SkipDecoding()}
         example = features.deserialize_example(record, decoders=decoders)
-        found = {key: example[key] for key in ("image", *extra)}
+        found = {"image": example[spec.image], **{key: example[key] for key in extra}}
         return {**found, "label": rule.classify(example)}
 
     try:

@@ -51,7 +51,8 @@ def build_optimizer(
     optimizer = OPTIMIZERS[chosen.name]
     arguments = DEFAULTS.keys() & inspect.signature(optimizer).parameters.keys() - {"name"}
     if chosen.name.startswith("keras."):
-        ours = {"momentum", "beta_1", "beta_2", "first_moment_dtype"} - arguments
+        arguments -= {"nesterov"}  # Muon's own default is another.
+        ours = {"momentum", "nesterov", "beta_1", "beta_2", "first_moment_dtype"} - arguments
         changed = sorted(key for key in ours if getattr(chosen, key) != DEFAULTS[key])
         if changed or starts:
             unused = ", ".join(changed) or "freeze.until_step"

@@ -43,6 +43,7 @@ class Segmentation(Task):
             "classifies images",
             {"choices": ("", "mask", "linear")},
         ),
+        ("masks.dice", 0.0, "weight of the dice loss of classes beside the cross-entropy", {}),
     )
     unused = (
         (
@@ -104,7 +105,10 @@ class Segmentation(Task):
             by_pixel, known = _cross_entropy(logits, batch["label"])
             counts = ops.sum(known, axis=(1, 2))
             # The mean over images is the mean over all pixels of the batch that have a class.
-            return ops.sum(by_pixel, axis=(1, 2)) / ops.maximum(ops.mean(counts), 1.0)
+            found = ops.sum(by_pixel, axis=(1, 2)) / ops.maximum(ops.mean(counts), 1.0)
+            if config.masks.dice:
+                found = found + config.masks.dice * dice_losses(logits, batch["label"])
+            return found
 
         return Objective(losses)
 
@@ -148,31 +152,8 @@ class Segmentation(Task):
         return {"loss": float(loss / pixels), **found, "count": int(count)}
 
     def evaluate(self, model: Any, batches: Batches, dataset: Any, loss: str) -> Evaluation:
-        import numpy as np
-
-        from .classification.evaluation import class_order, logits_of
-
-        order = class_order(model.interface.class_names, dataset.class_names, dataset.name)
-        of_model = model if model.interface.output == "logits" else logits_of(model, "softmax")
-
-        def outputs(images):
-            found = of_model(images)
-            return found[..., order] if order else found
-
-        total = self.split_sums(outputs, batches, loss)
-        hits, predicted, labels = np.split(total[3:], 3)
-        names = dataset.class_names or [str(number) for number in range(len(hits))]
-        of_class = intersection_over_union(hits, predicted, labels)
-        rows = [
-            (
-                name,
-                f"{100 * labels[number] / labels.sum():.2f}",
-                "–" if np.isnan(of_class[number]) else f"{100 * of_class[number]:.2f}",
-            )
-            for number, name in enumerate(names)
-        ]
-        table = Table(("class", "pixels %", "IoU %"), rows)
-        return Evaluation(self.means(total), {"per_class": table})
+        outputs = logits_in_order(model, dataset)
+        return evaluation_of(self.split_sums(outputs, batches, loss), dataset)
 
     def answers(
         self, model: Any, outputs: np.ndarray, names: Sequence[str] | None, top: int
@@ -265,6 +246,59 @@ def _cross_entropy(logits, labels):
     return losses * known, known
 
 
+def dice_losses(logits: Any, labels: Any) -> Any:
+    """Returns the dice loss of each image, (batch,) float32 in [0, 1] (Milletari et al., 2016).
+
+    One minus the mean, over the classes that the image has, of twice the probabilities of a class
+    on its pixels, divided by those on all pixels plus the number of its pixels. 0 of an image
+    without any class.
+
+    Args:
+        logits: (batch, height, width, classes).
+        labels: integers (batch, height, width), negative where no class is known.
+    """
+    from keras import ops
+
+    # `one_hot` of -1 is a row of zeros.
+    of_class = ops.one_hot(labels, logits.shape[-1], dtype="float32")
+    known = ops.cast(labels >= 0, "float32")[..., None]
+    probabilities = ops.softmax(ops.cast(logits, "float32")) * known
+    shared, predicted, true = (
+        ops.sum(each, axis=(1, 2)) for each in (probabilities * of_class, probabilities, of_class)
+    )
+    occurs = ops.cast(true > 0, "float32")
+    missed = occurs * (1.0 - 2.0 * shared / ops.maximum(predicted + true, 1e-6))
+    return ops.sum(missed, axis=-1) / ops.maximum(ops.sum(occurs, axis=-1), 1.0)
+
+
+def logits_in_order(model: Any, dataset: Any) -> Callable[[np.ndarray], np.ndarray]:
+    """Returns a function of images to logits, of an `ImageFunction` in a data set's classes."""
+    from .classification.evaluation import class_order, logits_of
+
+    order = class_order(model.interface.class_names, dataset.class_names, dataset.name)
+    of_model = model if model.interface.output == "logits" else logits_of(model, "softmax")
+    return (lambda images: of_model(images)[..., order]) if order else of_model
+
+
+def evaluation_of(total: np.ndarray, dataset: Any) -> Evaluation:
+    """Returns metrics, and a table of the classes, of the sums of `batch_sums` over a split."""
+    import numpy as np
+
+    hits, predicted, labels = np.split(np.asarray(total[3:]), 3)
+    names = dataset.class_names or [str(number) for number in range(len(hits))]
+    of_class = intersection_over_union(hits, predicted, labels)
+    rows = [
+        (
+            name,
+            f"{100 * labels[number] / labels.sum():.2f}",
+            "–" if np.isnan(of_class[number]) else f"{100 * of_class[number]:.2f}",
+        )
+        for number, name in enumerate(names)
+    ]
+    table = Table(("class", "pixels %", "IoU %"), rows)
+    return Evaluation(Segmentation().means(total), {"per_class": table})
+
+
 def intersection_over_union(
     hits: np.ndarray, predicted: np.ndarray, labels: np.ndarray
 ) -> np.ndarray:
@@ -292,82 +326,3 @@ def mean_iou(predicted: np.ndarray, labels: np.ndarray, num_classes: int) -> flo
     counted = (labels[known & (predicted == labels)], predicted[known], labels[known])
     counts = (np.bincount(each, minlength=num_classes) for each in counted)
     return float(np.nanmean(intersection_over_union(*counts)))
-
-
-def window_starts(size: int, window: int, stride: int) -> list[int]:
-    """Returns where windows start along a side: every `stride`, and one at the end."""
-    return [*range(0, max(size - window, 0), stride), max(size - window, 0)]
-
-
-def window_probabilities(
-    function: Callable[[np.ndarray], np.ndarray],
-    image: np.ndarray,
-    window: int,
-    stride: int,
-    scales: Sequence[tuple[int, int]] = (),
-    flip: bool = False,
-) -> np.ndarray:
-    """Returns the probabilities of every pixel's classes, by windows over an image of any size.
-
-    As Segmenter evaluates (section 4.1): at each size, logits of overlapping windows are averaged
-    and resized to the image; the probabilities of all sizes, and of mirrored images, are averaged.
-
-    Args:
-        function: of images (n, window, window, channels) to logits (n, window, window, classes).
-        image: (height, width, channels) float32, in the range of `function`.
-        window: side of the windows, in pixels. A smaller image is enlarged.
-        stride: pixels from window to window, at most `window`.
-        scales: (height, width) of the image at each scale; () is its own size alone.
-        flip: whether each is mirrored as well.
-
-    Returns:
-        (height, width, classes) float32.
-
-    Raises:
-        ValueError: for a stride that is no number from 1 to `window`.
-    """
-    import numpy as np
-
-    if not 0 < stride <= window:
-        raise ValueError(f"Expected a stride from 1 to the window, {window}. Received: {stride}")
-    size, found = image.shape[:2], []
-    for shape in scales or [size]:
-        scaled = _resized(image, shape)
-        if min(shape) < window:
-            # Enlarged again, as the original does, so that the small size blurs it.
-            longer = int(max(shape) / min(shape) * window)
-            sides = (window, longer) if shape[0] == min(shape) else (longer, window)
-            scaled = _resized(scaled, sides)
-        for mirrored in (False, True) if flip else (False,):
-            images = scaled[:, ::-1] if mirrored else scaled
-            logits = _resized(_window_logits(function, images, window, stride), size)
-            exponents = np.exp(logits - logits.max(-1, keepdims=True))
-            probabilities = exponents / exponents.sum(-1, keepdims=True)
-            found.append(probabilities[:, ::-1] if mirrored else probabilities)
-    return np.mean(found, axis=0)
-
-
-def _window_logits(function, image, window, stride):
-    import numpy as np
-
-    sums, counts = None, np.zeros((*image.shape[:2], 1), np.float32)
-    for top in window_starts(image.shape[0], window, stride):
-        for left in window_starts(image.shape[1], window, stride):
-            place = slice(top, top + window), slice(left, left + window)
-            logits = np.asarray(function(image[place][None]))[0]
-            sums = np.zeros((*image.shape[:2], logits.shape[-1])) if sums is None else sums
-            sums[place] += logits
-            counts[place] += 1
-    return (sums / counts).astype(np.float32)
-
-
-def _resized(image, size):
-    """Returns an array (height, width, channels) bilinearly resized between pixel centers."""
-    import numpy as np
-
-    from keras_vit.interpolation import half_pixel_weights
-
-    if image.shape[:2] == tuple(size):
-        return image
-    by_row, by_column = map(half_pixel_weights, image.shape[:2], size)
-    return np.einsum("ir,jc,rck->ijk", by_row, by_column, image, optimize=True).astype("float32")

@@ -117,7 +117,7 @@ def test_every_key_that_means_nothing_without_another_says_so():
     for beside, keys in schema._BESIDE.items():
         for name in keys.split():
             key = schema._BY_NAME[name]
-            values = (*key.choices, "x", 0.5, 0.25, 3, (3,))
+            values = (*key.choices, "x", 0.5, 0.25, 3, (3,), True)
             value = next(each for each in values if each != key.default and key.accepts(each))
             other = {"optimizer": {"name": "sgd"}} if beside.endswith("adamw") else {}
             if beside == "distill.loss=kl":

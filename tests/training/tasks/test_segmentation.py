@@ -19,16 +19,12 @@ from keras_vit.training.data.sets.vtab_labels import rule
 from keras_vit.training.data.tf_data_batches import eval_dataset
 from keras_vit.training.engine.update import Batch
 from keras_vit.training.errors import Interrupted, UsageError
+from keras_vit.training.evaluators.windows import window_probabilities, window_starts
 from keras_vit.training.inference.keras_function import compiled_function
 from keras_vit.training.inference.open_model import open_source
 from keras_vit.training.loop import trainer
 from keras_vit.training.tasks import TASKS, task_of
-from keras_vit.training.tasks.segmentation import (
-    palette,
-    window_probabilities,
-    window_starts,
-    write_mask,
-)
+from keras_vit.training.tasks.segmentation import dice_losses, palette, write_mask
 from tests.conftest import GOLDEN
 from tests.golden import golden
 from tests.keras_vit.models.test_segmenter import build, load
@@ -107,8 +103,36 @@ def test_loss_is_the_mean_over_the_labeled_pixels_of_the_batch():
     assert not ops.convert_to_numpy(none).any()
 
 
-def test_image_and_mask_move_together():
-    text = "resize(24)|random_crop(16)|flip_lr|random_shift(3)|value_range(-1,1)"
+def test_dice_is_over_the_classes_of_an_image():
+    # Of class 0 half of the probability lies on its two pixels, of class 1 all on its one.
+    logits = np.log(np.float32([[[[0.5, 0.5, 1e-9], [0.5, 0.5, 1e-9], [1e-9, 1, 1e-9]]]]))
+    logits = np.repeat(logits, 3, axis=0)
+    labels = np.int32([[[0, 0, 1]], [[0, -1, 1]], [[-1, -1, -1]]])
+    found = ops.convert_to_numpy(dice_losses(logits, labels))
+    whole = 1 - (2 * 1.0 / (1 + 2) + 2 * 1 / (2 + 1)) / 2
+    without = 1 - (2 * 0.5 / (0.5 + 1) + 2 * 1 / (1.5 + 1)) / 2
+    np.testing.assert_allclose(found, [whole, without, 0], atol=1e-6)
+    config = schema.default_config()
+    batch = {"image": logits, "label": labels}
+    values = []
+    for weight in (0.0, 0.5):
+        config.masks.dice = weight
+        losses = TASK.objective(config, None).losses(lambda x, training: x, batch)
+        values.append(ops.convert_to_numpy(losses))
+    np.testing.assert_allclose(values[1] - values[0], found / 2, atol=1e-6)
+    usual = {"dataset": "digits", "batch_size": 8, "total_steps": 3, "masks": {"dice": 0.5}}
+    with pytest.raises(UsageError, match=r"config\.masks\.decoder beside it"):
+        schema.complete(usual)
+
+
+TEXTS = (
+    "resize(24)|random_crop(16)|flip_lr|random_shift(3)|value_range(-1,1)",
+    "resize_between(12, 48)|varied_crop(16)|flip_lr|value_range(-1,1)|pad_to(16)",
+)
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_image_and_mask_move_together(text):
     mask = np.kron(np.random.default_rng(0).integers(0, 5, (6, 6)), np.ones((6, 6), int))
     image = np.repeat(mask[..., None] * 40 + 20, 3, -1).astype("uint8")
     process = Preprocess(text)
@@ -122,7 +146,8 @@ def test_image_and_mask_move_together():
         # Bilinear pixels between two squares have no class of their own.
         inside = np.abs(values - np.round(values)) < 1e-3
         outside = label < 0
-        assert np.abs(values[outside] + 0.5).max(initial=0) < 1e-3 and inside.mean() > 0.3
+        padding = 2.6875 if "pad_to" in text else -0.5  # 0 after `value_range`, or before
+        assert np.abs(values[outside] - padding).max(initial=0) < 1e-3 and inside.mean() > 0.2
         np.testing.assert_array_equal(np.round(values)[inside & ~outside], label[inside & ~outside])
     stored = tf.constant(np.uint8([[[255], [1]]]))
     encoded = TASK.encode({"image": tf.constant(image), "label": stored}, 5)

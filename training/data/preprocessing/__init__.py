@@ -1,3 +1,10 @@
 """Preprocessing. A text may name the operations of the files that are imported here."""
 
-from . import decoding, geometry, mixup, randaugment, value_range  # noqa: F401
+from . import (  # noqa: F401
+    decoding,
+    geometry,
+    mixup,
+    randaugment,
+    segmenter_operations,
+    value_range,
+)

@@ -25,7 +25,7 @@ class Resizing(NamedTuple):
 
     def __call__(self, image: tf.Tensor) -> tf.Tensor:
         """Returns the image at its new size, float32."""
-        return _resized(image, self.size_of(tf.shape(image)), self.method, self.antialias)
+        return resized(image, self.size_of(tf.shape(image)), self.method, self.antialias)
 
 
 @operation("resize", stage="geometry")
@@ -72,7 +72,7 @@ class RandomResizedCrop(NamedTuple):
     def resize(self, crop: tf.Tensor, convert: Callable | None = None) -> tf.Tensor:
         """Returns the crop resized and, if given, converted by an affine function to float32."""
         if self.shape:
-            return _resized(crop, self.shape, convert=convert or _to_float32)
+            return resized(crop, self.shape, convert=convert or _to_float32)
         return convert(crop) if convert else crop
 
 
@@ -228,7 +228,13 @@ def _to_float32(image):
     return tf.cast(image, tf.float32)
 
 
-def _resized(image, shape, method="bilinear", antialias=False, convert=_to_float32):
+def resized(
+    image: tf.Tensor,
+    shape: tf.Tensor | tuple[int, int],
+    method: str = "bilinear",
+    antialias: bool = False,
+    convert: Callable[[tf.Tensor], tf.Tensor] = _to_float32,
+) -> tf.Tensor:
     """Returns `convert(image)`, float32, at another (height, width); `convert` is affine.
 
     Of a map of classes the nearest, int32.

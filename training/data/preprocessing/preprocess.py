@@ -16,7 +16,7 @@ from .parse_operations import MAX_OPERATIONS, Example, Operation, operation_seed
 
 # Operations that round pixels to bytes.
 _TO_BYTES = dict.fromkeys(
-    ("to_uint8", "randaugment"), lambda pixels: np.clip(np.round(pixels), 0, 255)
+    ("to_uint8", "randaugment", "photometric"), lambda pixels: np.clip(np.round(pixels), 0, 255)
 )
 # Stages of the operations that images pass through.
 _ON_IMAGES = ("image", "geometry", "example")

@@ -29,6 +29,7 @@ class DatasetSpec:
     # The splits to train on and to select on in the paper's sweep over learning rates (B.1.1); the
     # final model trains on `train`.
     dev: tuple[str, str] | None = None
+    image: str = "image"  # its key in the records
     label: str = "label"  # its key in the records, or the name of a rule in `vtab_labels`
     extra_labels: tuple[str, ...] = ()  # keys of further labels that evaluation yields beside it
     pixel_scale: int = 1  # factor on the stored pixels
@@ -71,6 +72,13 @@ _BUILDERS = {
     | {"other_sizes": {"train": (3_057,)}},
     "cifar10": _builder("3.*.*", {"train": 50_000, "test": 10_000}, "170 MB; the server is slow"),
     "cifar100": _builder("3.*.*", {"train": 50_000, "test": 10_000}, "169 MB; the server is slow"),
+    "cityscapes/semantic_segmentation": _builder(
+        "1.*.*",
+        {"train": 2_975, "validation": 500, "test": 1_525},
+        "register at cityscapes-dataset.com and put leftImg8bit_trainvaltest.zip (11.6 GB) and "
+        "gtFine_trainvaltest.zip (253 MB) into the manual folder",
+        "manual",
+    ),
     "clevr": _builder("3.*.*", {"train": 70_000, "validation": 15_000, "test": 15_000}, "19.0 GB"),
     "diabetic_retinopathy_detection/btgraham-300": _builder(
         "3.*.*",
@@ -161,9 +169,13 @@ def _vtab(task: vtab_tasks.VtabTask) -> DatasetSpec:
 
 
 # Beginnings of the names of data sets of photos.
-OF_PHOTOS = ("folder:", "csv:", "masks:")
+OF_PHOTOS = ("folder:", "csv:", "masks:", "ade20k:")
 # Labels that are maps of classes.
-MASKS = ("segmentation_mask", "pet_mask")
+MASKS = ("segmentation_mask", "pet_mask", "cityscapes_mask")
+_CITYSCAPES = (
+    "road,sidewalk,building,wall,fence,pole,traffic light,traffic sign,vegetation,terrain,sky,"
+    "person,rider,car,truck,bus,train,motorcycle,bicycle"
+)
 _CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
 _ROWS = (
     _row("sklearn_digits", 10, "digits", class_names=tuple("0123456789"), **_sweep(90)),
@@ -185,6 +197,16 @@ _ROWS = (
         label="pet_mask",
         class_names=("pet", "background", "border"),
         **_sweep(90),
+    ),
+    # The labels of the test images are secret.
+    _row(
+        "cityscapes/semantic_segmentation",
+        19,
+        "cityscapes",
+        image="image_left",
+        label="cityscapes_mask",
+        class_names=tuple(_CITYSCAPES.split(",")),
+        **_sweep(90, test="validation"),
     ),
     _row("oxford_flowers102", 102, **_sweep(90)),
     # ImageNet's own test labels are secret: the paper's test set is `validation`.

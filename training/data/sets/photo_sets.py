@@ -4,6 +4,7 @@
     folder:/data/birds          /data/birds/{train,test}/{crow,finch}/*  a split for each folder
     csv:/data/birds.csv         the columns path, label and perhaps split
     masks:/data/roads           /data/roads/{images,masks}/*, or a split for each folder inside
+    ade20k:/data/ADEChallengeData2016   its images/ and annotations/, of 150 classes
 
 Classes are the sub-folders, or the labels, in sorted order; of masks they stand in labels.json.
 Hidden folders, and those that operating systems and notebooks leave, are passed over. A folder that
@@ -53,6 +54,8 @@ _LIKE_SPLITS = (*SPLIT_NAMES, "training", "testing", "eval", "evaluation")
 _LINKED_LEVELS = 2
 # Bytes at the end of a photo that are compared before the rest.
 _END = 4096
+# The folder of ADE20K's maps.
+ADE20K = "annotations"
 _COLUMNS = ("path", "label", "split")
 _QUOTED = re.compile('"[^"]*"')
 _SEPARATOR = re.compile("sep=.\n", re.IGNORECASE)
@@ -64,13 +67,15 @@ class PhotoSet(NamedTuple):
     root: pathlib.Path
     class_names: tuple[str, ...]
     splits: dict[str, list[Photo]]
-    has_masks: bool = False  # of the photos in images/, in masks/, see `mask_path`
+    masks: str = ""  # the folder of maps of the photos in images/, see `mask_path`
 
 
 def read(name: str) -> PhotoSet:
-    """Lists the photos of `folder:/path`, `csv:/file.csv` or `masks:/path`; errors as of each."""
+    """Lists the photos of `folder:/path`, `csv:`, `masks:` or `ade20k:`; errors as of each."""
     if name.startswith("masks:"):
         return read_masks(name.removeprefix("masks:"))
+    if name.startswith("ade20k:"):
+        return read_masks(name.removeprefix("ade20k:"), ADE20K)
     if name.startswith("csv:"):
         return read_table(name.removeprefix("csv:"))
     return scan(name.removeprefix("folder:"))
@@ -209,24 +214,25 @@ def _doubts(found, prefixes, folders, images, left):
             )
 
 
-def read_masks(root: str | os.PathLike) -> PhotoSet:
+def read_masks(root: str | os.PathLike, masks: str = "masks") -> PhotoSet:
     """Lists photos with maps of classes: `images/road.jpg` with `masks/road.png` and so on.
 
     Below both, folders with the names of splits make splits. Masks are PNG files of one channel,
     gray or of a palette, whose values are the numbers of the classes, and 255 of none.
     `labels.json`, a list of names, or an object of number to name, says the classes; without it
-    all masks are read for the largest number.
+    all masks are read for the largest number. `masks` is the folder of the maps: those of ADE20K
+    have 0 for no class, and its `objectInfo150.txt` the names from 1 on.
 
     Raises:
-        UsageError: if a folder or a mask is missing, or `labels.json` is damaged.
+        UsageError: if a folder or a mask is missing, or the file of names is damaged.
     """
     root = absolute_path(root)
     found = {}
-    for part in ("images", "masks"):
+    for part in ("images", masks):
         folder = root / part
         if not read_path(root, folder.is_dir):
             raise UsageError(
-                f"Expected a folder with images/ and masks/. {root} has no {part}/: put photos, "
+                f"Expected a folder with images/ and {masks}/. {root} has no {part}/: put photos, "
                 "and PNG masks of the same names, into them."
             )
         files = read_path(folder, functools.partial(_walked, folder))
@@ -238,25 +244,29 @@ def read_masks(root: str | os.PathLike) -> PhotoSet:
             split = first if "/" in path and first.lower() in _LIKE_SPLITS else "train"
             splits[split].append(Photo(f"images/{path}", 0, *details))
     names = [photo.path for photos in splits.values() for photo in photos]
-    lacking = [name for name in names if mask_path(name)[6:] not in found["masks"]]
+    paths = {name: mask_path(name, masks) for name in names}
+    lacking = [name for name in names if paths[name].partition("/")[2] not in found[masks]]
     if not names or lacking:
         raise UsageError(
             f"Expected photos in {root}/images, each with a mask of the same name. Received: "
-            + (f"{lacking[0]} without {mask_path(lacking[0])}." if lacking else "no photos.")
+            + (f"{lacking[0]} without {paths[lacking[0]]}." if lacking else "no photos.")
         )
     for photos in splits.values():
         photos.sort(key=lambda photo: hashlib.sha256(os.fsencode(photo.path)).digest())
-    files = [root / mask_path(name) for name in names]
-    return PhotoSet(root, _mask_classes(root, files), dict(splits), has_masks=True)
+    if masks == ADE20K:
+        classes = _ade20k_classes(root / "objectInfo150.txt")
+    else:
+        classes = _mask_classes(root, [root / path for path in paths.values()])
+    return PhotoSet(root, classes, dict(splits), masks)
 
 
 def _walked(folder):
     return list(walk(folder, 1, details=True))
 
 
-def mask_path(photo: str) -> str:
-    """Returns the path of the mask of a photo, `images/…` below the root."""
-    return f"masks/{os.path.splitext(photo.removeprefix('images/'))[0]}.png"
+def mask_path(photo: str, masks: str) -> str:
+    """Returns the path of the mask of a photo, `images/…` below the root, in the folder `masks`."""
+    return f"{masks}/{os.path.splitext(photo.removeprefix('images/'))[0]}.png"
 
 
 def read_mask(content: bytes, name: str) -> np.ndarray:
@@ -277,6 +287,21 @@ def read_mask(content: bytes, name: str) -> np.ndarray:
             f"classes. Received: {name}, of the kind {mode}. Save colors as numbers."
         )
     return found.astype(np.int32)[..., None]
+
+
+def _ade20k_classes(file):
+    """Returns the names in the last column of ADE20K's table of 150 classes."""
+    try:
+        rows = [line.split("\t") for line in read_text(file).splitlines()[1:]]
+        names = [row[-1].strip() for row in rows if row[1:]]
+        if [row[0].strip() for row in rows if row[1:]] != [str(n + 1) for n in range(150)]:
+            raise ValueError("rows 1 to 150")
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"Expected the names of 150 classes in {file}, which comes with ADEChallengeData2016. "
+            f"It is missing or damaged: {error}."
+        ) from error
+    return tuple(names)
 
 
 def _mask_classes(root, files):

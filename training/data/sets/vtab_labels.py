@@ -11,6 +11,8 @@ import tensorflow as tf
 
 CLEVR_DISTANCE_EDGES = (0.0, 8.0, 8.5, 9.0, 9.5, 10.0, 100.0)
 KITTI_DISTANCE_EDGES = (-100.0, 8.0, 20.0, 999.0)
+# The numbers that Cityscapes' annotators wrote, of the 19 classes in the order that is scored.
+_CITYSCAPES_IDS = (7, 8, 11, 12, 13, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 31, 32, 33)
 _KITTI_VEHICLES = 3  # Car 0, Van 1, Truck 2; a Tram (6) is not a vehicle here
 _KITTI_NO_VEHICLE = 1000.0
 
@@ -34,6 +36,12 @@ def _kitti_distance(example):
     return _bin(nearest, KITTI_DISTANCE_EDGES)
 
 
+def _cityscapes_mask(example):
+    scored = {number: label for label, number in enumerate(_CITYSCAPES_IDS)}
+    classes = tf.constant([scored.get(number, -1) for number in range(256)], tf.int32)
+    return tf.gather(classes, tf.cast(example["segmentation_label"], tf.int32))
+
+
 RULES = {
     "clevr_count": LabelRule(
         {"objects": {"size": True}},
@@ -52,6 +60,7 @@ RULES = {
         {"segmentation_mask": True},
         lambda one: tf.cast(one["segmentation_mask"], tf.int32) - 1,
     ),
+    "cityscapes_mask": LabelRule({"segmentation_label": True}, _cityscapes_mask),
     "dsprites_orientation": LabelRule(
         {"label_orientation": True},
         lambda one: tf.cast(tf.cast(one["label_orientation"], tf.float32) // 2.5, tf.int64),

@@ -13,13 +13,14 @@ from ..data.sets.known_datasets import DATASETS
 from ..data.sets.prepare_datasets import prepare, prepare_photos
 from ..data.sets.splits import HELD_OUT_FIFTH
 from ..errors import UsageError, first_line
+from ..io.atomic import write_text
 from ..io.image_listing import spread
 from ..io.printed_table import Table
 from ..io.progress_bar import track
 from ..io.quiet_start import DAMAGED_JPEG, held_stderr, import_tensorflow
-from ..tasks.segmentation import IGNORED
+from ..tasks.segmentation import IGNORED, Segmentation
 
-MAX_DECODED = 100
+MAX_DECODED, MAX_SHOWN = 100, 24
 # Cameras and microscopes store 10 to 14 bits in 16, of which the upper 8 are then below this.
 _DARK = 64
 
@@ -38,9 +39,11 @@ def _list(data_dir):
     return 0
 
 
-def _check(name, data_dir, every_image=False):
+def _check(name, data_dir, every_image=False, output=None):
     """Prints what a check of the data set finds; returns 1 if something is wrong, else 0."""
     dataset = open_dataset(name, data_dir)
+    if output and not dataset.has_masks:
+        raise UsageError(f"Expected --output=FILE with a data set of masks. Received: {name}.")
     if dataset.info:
         print(f"{name}: {dataset.info.full_name} in {dataset.place}")
     sizes = dataset.spec.sizes
@@ -53,6 +56,9 @@ def _check(name, data_dir, every_image=False):
     each = max(sizes.values()) if every_image else MAX_DECODED // max(len(filled), 1) or 1
     chosen = [(split, index) for split in filled for index in spread(range(sizes[split]), each)]
     labels, unreadable, dark = _decode(dataset, chosen) if chosen else (Counter(), [], [])
+    if output and labels:
+        write_text(output, _page(dataset, chosen[:: -(-len(chosen) // MAX_SHOWN)]))
+        print(f"Written to {output}")
     classes = dataset.num_classes
     if dataset.has_masks:
         known = [each for each in labels if each >= 0 and each != IGNORED]
@@ -110,6 +116,32 @@ def _decode(dataset, chosen):
             "that the largest possible one is 65535 (by 16 for 12 bits), or save 8 bits."
         ]
     return labels, unreadable, damaged + dark
+
+
+def _page(dataset, chosen):
+    """Returns a page of images (split, index), under the colors of their masks."""
+    import tensorflow as tf
+
+    from ..prediction.predictor import Prediction
+    from ..reporting.html_pages import PHOTO_SIDE, predictions_html
+
+    task, shown = Segmentation(), []
+    names = dataset.class_names or [str(number) for number in range(dataset.num_classes)]
+    for name, index in chosen:
+        split = dataset.split(name)
+        # What cannot be read is said by the command.
+        with contextlib.suppress(tf.errors.OpError, ValueError):
+            prepare = split.preprocess(f"decode|resize_small({PHOTO_SIDE})|to_uint8")
+            read = split.read(tf.constant(index, tf.int64))
+            example = task.encode(prepare.example(read, (0, 0)), len(names))
+            image, mask = example["image"].numpy(), example["label"].numpy()
+            counts = np.bincount(mask[(mask >= 0) & (mask < len(names))], minlength=len(names))
+            order = [each for each in np.argsort(-counts, kind="stable")[:5] if counts[each]]
+            ranked = [(names[each], counts[each] / mask.size) for each in order]
+            picture = task.picture(image, {"mask": mask})
+            shown.append(Prediction(split.example_id(index), ranked=ranked, image=picture))
+    note = "Each image is half covered by the colors of its classes; what has no class is gray."
+    return predictions_html(dataset.name, shown, title="Masks", note=note)
 
 
 def _prepare(name, data_dir, manual_dir, beam, as_name, num_shards):
@@ -190,6 +222,8 @@ def add_options(parser: CommandParser) -> None:
         if command == "check":
             text = "decode every image"
             sub.add_argument("--all", action="store_true", dest="every_image", help=text)
+            text = f"of masks: also write a page of HTML with up to {MAX_SHOWN} of the images"
+            sub.add_path("--output", text, metavar="FILE")
         if command == "prepare":
             sub.add_argument("--manual_dir", metavar="DIR", help="folder of files got by hand")
             text = "of Apache Beam, to write a large set on many machines: --beam=--runner=NAME"

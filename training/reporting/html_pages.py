@@ -310,21 +310,25 @@ def _attention_note(attentions):
 
 
 def predictions_html(
-    model: str, predictions: Sequence[Prediction], trained_on: Collection[str] = ()
+    model: str,
+    predictions: Sequence[Prediction],
+    trained_on: Collection[str] = (),
+    title: str = "Predictions",
+    note: str = "Each photo is shown as the model saw it.",
 ) -> str:
     """Returns the page of predictions, in their order, by the model of that name.
 
-    `trained_on` are ids of the photos that the model was trained on, which are marked.
+    `trained_on` are ids of the photos that the model was trained on, which are marked. `title` and
+    `note` say what is shown in place of predictions.
     """
     folders = {pathlib.Path(each.id).absolute().parent for each in predictions}
     shared = os.path.commonpath(folders) if folders else ""
     figures = "".join(_prediction(each, each.id in trained_on, shared) for each in predictions)
-    note = "Each photo is shown as the model saw it."
     note += _attention_note(each.attention for each in predictions)
     if trained_on:
         note += f" {_MARK}: the model learned this photo; the answer says little about new ones."
     body = f'<p class="note">{note}</p><div class="examples photos">{figures}</div>'
-    return _html_page("Predictions", f"{len(predictions)} photos by {model}", body)
+    return _html_page(title, f"{len(predictions)} photos by {model}", body)
 
 
 def _percent(probability):

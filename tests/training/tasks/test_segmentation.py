@@ -1,3 +1,5 @@
+import base64
+import io
 import json
 import os
 import re
@@ -205,9 +207,19 @@ def test_masks_of_a_folder_are_read_as_numbers(mode, tmp_path):
     assert open_dataset(f"masks:{root}").class_names == ("0", "1", "2")
 
 
-def test_data_check_shows_the_share_of_each_class(printed, tmp_path):
+def test_data_check_shows_the_share_of_each_class(printed, refused, tmp_path):
     root = write_masks(tmp_path, sizes=((11, 20),), names=["road", "tree", "sky"])
-    found = printed("data", "check", f"masks:{root}")
+    page = tmp_path / "page.html"
+    found = printed("data", "check", f"masks:{root}", f"--output={page}")
+    shown = page.read_text()
+    assert "1 photos by masks:" in shown and "Masks" in shown and 'alt="image of 0.png"' in shown
+    # Of all pixels: a row has no class.
+    shares = dict(re.findall(r'title="(road|sky|tree)".*?<td>([\d.]+) %', shown))
+    assert {name: round(float(each)) for name, each in shares.items()} == {"road": 45, "sky": 46}
+    photo = re.search('src="data:image/png;base64,([^"]+)"', shown)[1]
+    pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(photo))))
+    assert pixels[-1, 0].tolist() == [0, 0, 0] and pixels[-1, -1].tolist() == [100, 164, 100]
+    assert "with a data set of masks" in refused("data", "check", "digits", f"--output={page}")
     # Of ten rows and twenty columns of pixels with a class, the left half is road.
     assert re.search(r"road +│ +50\.00 ", found) and re.search(r"tree +│ +0\.00 ", found)
     assert "3 classes, 2 of them among the images decoded" in found and "all well" in found

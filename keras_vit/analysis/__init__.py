@@ -8,6 +8,7 @@ from keras_vit.analysis.attention import (
     mean_distance,
     token_distances,
 )
+from keras_vit.analysis.class_maps import class_maps
 from keras_vit.analysis.cost import Costs, costs
 from keras_vit.analysis.embeddings import (
     embedding_filters,
@@ -22,6 +23,7 @@ __all__ = [
     "attention_distance",
     "attention_rollout",
     "attention_tensors",
+    "class_maps",
     "costs",
     "embedding_filters",
     "figures",

@@ -142,8 +142,8 @@ def rollout_endpoint(model: keras.Model) -> Tensor:
     and a matrix for each instead of two matrices.
     """
     layers = [ops.mean(tensor, axis=1) for tensor in attention_tensors(model)]
-    readout, through_last = _readout(model, layers.pop())
-    drawn = (through_last + readout) / 2
+    read, through_last = readout(model, layers.pop())
+    drawn = (through_last + read) / 2
     for layer in reversed(layers):
         drawn = (drawn + ops.matmul(drawn, layer)) / 2
     patches = drawn[..., model.num_prefix_tokens :]
@@ -151,7 +151,7 @@ def rollout_endpoint(model: keras.Model) -> Tensor:
     return ops.reshape(patches, (-1, *model.grid_size))
 
 
-def _readout(model, last):
+def readout(model: VisionTransformer, last: Tensor) -> tuple[Tensor, Tensor]:
     """Returns how much the representation draws from each token after and before the last layer.
 
     Both are (1 or batch, 1, tokens). The second is the first times `last`, the attention of that

@@ -36,7 +36,7 @@ def over_images(maps: Tensor, stride: int, size: tuple[int, int], blur: float = 
     """Returns maps of patches at the size of their images, (batch, height, width) in [0, 1].
 
     Args:
-        maps: (batch, rows, columns) in [0, 1], from `attention_rollout`.
+        maps: (batch, rows, columns) in [0, 1], from `attention_rollout` or `class_maps`.
         stride: pixels of a patch, `model.token_stride`.
         size: (height, width) of the images; pixels beyond the last patch get 0.
         blur: as of `highlight`.
@@ -60,7 +60,7 @@ def _enlarged(image_map, stride, blur):
         gray = Image.fromarray(np.uint8(255 * mask / mask.max()))
         mask = np.asarray(gray.filter(ImageFilter.GaussianBlur(blur)), "float32")
         mask = mask - mask.min() if mask.min() < mask.max() else mask
-    return mask / mask.max()
+    return mask / (mask.max() or 1)
 
 
 def _rgb(image):

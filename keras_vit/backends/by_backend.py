@@ -98,3 +98,30 @@ def predicting(model: keras.Model) -> Iterator[None]:
             for each in added:
                 del _USERS[each]
             _CHANGED.notify_all()
+
+
+def gradient_function(
+    model: keras.Model, score: Callable[..., Tensor], finish: Callable[[Tensor, list], Tensor]
+) -> Callable[..., Tensor]:
+    """Returns a function of (images, probe, *others), compiled on JAX.
+
+    It gives `finish(gradient of score(outputs, *others) in the probe, outputs)`, `outputs` being
+    those of `model([images, probe])` in inference. Arrays are of NumPy.
+    """
+    if keras.backend.backend() == "torch":
+        import torch
+
+        def run(images, probe, *others):
+            watched = ops.convert_to_tensor(probe).requires_grad_()
+            outputs = model([ops.convert_to_tensor(images), watched], training=False)
+            scores = score(outputs, *map(ops.convert_to_tensor, others))
+            return finish(torch.autograd.grad(scores, watched)[0], outputs)
+
+        return run
+    function = batch_random().gradient_function(model, score, finish)
+
+    def call(*arrays):
+        with predicting(model):
+            return function(*arrays)
+
+    return call

@@ -7,7 +7,7 @@ examples only, and a micro-batch too: numbers for all micro-batches would not fi
 import contextlib
 import contextvars
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import jax.extend
@@ -105,3 +105,19 @@ def attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         implementation="cudnn",
     )
     return heads[:, :tokens].transpose(0, 2, 1, 3)
+
+
+def gradient_function(model: keras.Model, score: Callable, finish: Callable) -> Callable:
+    """Returns `by_backend.gradient_function`."""
+
+    @jax.jit
+    def run(variables, images, probe, *others):
+        def scored(probe):
+            outputs, _ = model.stateless_call(*variables, [images, probe], training=False)
+            return score(outputs, *others), outputs
+
+        gradient, outputs = jax.grad(scored, has_aux=True)(probe)
+        return finish(gradient, outputs)
+
+    variables = model.trainable_variables, model.non_trainable_variables
+    return lambda *arrays: run([[one.value for one in each] for each in variables], *arrays)

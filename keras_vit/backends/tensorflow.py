@@ -3,7 +3,7 @@
 Philox makes numbers of a counter, so that any of them can be made without those before it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import keras
@@ -69,3 +69,17 @@ def _drawn(draw, shape, seed):
     first = part * size
     groups = numbers([(size // _GROUP + 2) * _GROUP], first // _GROUP)
     return tf.reshape(tf.slice(groups, [first % _GROUP], [size]), shape)
+
+
+def gradient_function(model: keras.Model, score: Callable, finish: Callable) -> Callable:
+    """Returns `by_backend.gradient_function`."""
+
+    def run(images, probe, *others):
+        images, probe = map(tf.convert_to_tensor, (images, probe))
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(probe)
+            outputs = model([images, probe], training=False)
+            scores = score(outputs, *others)
+        return finish(tape.gradient(scores, probe), outputs)
+
+    return run

@@ -1,6 +1,6 @@
 """The wrapper of every model and exported file: a function of images, with its interface."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,8 @@ class ImageFunction:
     identity: str  # a digest of architecture, weights and features; equal for equal functions
     # From images to (n, height, width) in [0, 1], where it looks, if that can be followed.
     rollout: Callable[[Tensor], np.ndarray] | None = None
+    # From images and a class of each to (n, height, width) in [0, 1], what speaks for the class.
+    class_maps: Callable[[Tensor, Sequence[int]], np.ndarray] | None = None
     run: Mapping[str, Any] = {}  # the config of the run that trained it, if that is known
 
     @property

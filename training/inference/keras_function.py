@@ -3,7 +3,7 @@
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_vit.analysis.attention import rollout_function
+from keras_vit.analysis.class_maps import class_maps_function
 from keras_vit.analysis.figures import over_images
 from keras_vit.models.image_model import predicting_model
 from keras_vit.type_hints import Tensor
@@ -73,6 +74,17 @@ class KerasFunction(ImageFunction):
         # Prepared by the first call, as most models are never asked for it.
         prepared, stride = functools.cache(lambda: rollout_function(model)), model.token_stride
         return lambda images: over_images(prepared()(images), stride, images.shape[1:3])
+
+    @functools.cached_property
+    def class_maps(self) -> Callable[[Tensor, Sequence[int]], np.ndarray] | None:  # type: ignore[override]
+        """Of models whose attention is followed, with one row of logits for an image."""
+        model = self._encoder
+        if self.rollout is None or "logits" not in model.endpoints or len(model.output_shape) != 2:
+            return None
+        prepared, stride = functools.cache(lambda: class_maps_function(model)), model.token_stride
+        return lambda images, classes: over_images(
+            prepared()(images, classes), stride, images.shape[1:3]
+        )
 
     @functools.cached_property
     def identity(self) -> str:  # type: ignore[override]

@@ -41,8 +41,9 @@ class Prediction:
     error: str | None = None  # why the image cannot be read
     # (height, width, 3) uint8, as the model saw it, if pictures are asked for.
     image: np.ndarray | None = None
-    # (height, width) in [0, 1], where the model looked, if pictures are asked for and there is one.
-    attention: np.ndarray | None = None
+    # {name: (height, width) in [0, 1]} of where the model looked, "attention", and what speaks for
+    # its first class, "evidence", if pictures are asked for and these can be followed.
+    maps: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
 
 
 def predictions(
@@ -200,11 +201,15 @@ class Predictor:
         images = np.asarray(images)
         answers = self.task.answers(model, model(images), self._names, self.top)
         features = model.features(images) if self.representation else nothing
-        maps, pixels = nothing, images
+        maps, pixels = {}, images
         if pictures:
             low, high = model.interface.image_range
             pixels = np.rint((images - low) / (high - low) * 255).clip(0, 255).astype(np.uint8)
-            maps = model.rollout(images) if model.rollout else nothing
+            if model.rollout:
+                maps["attention"] = model.rollout(images)
+            if model.class_maps:
+                best = [answer["classes"][0] for answer in answers]
+                maps["evidence"] = model.class_maps(images, best)
         for row, (number, answer) in enumerate(zip(numbers, answers, strict=True)):
             yield Prediction(
                 self._images.example_id(number),
@@ -212,5 +217,5 @@ class Predictor:
                 self.task.ranked(answer),
                 features[row],
                 image=self.task.picture(pixels[row], answer) if pictures else None,
-                attention=maps[row],
+                maps={name: found[row] for name, found in maps.items()},
             )

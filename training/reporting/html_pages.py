@@ -54,15 +54,15 @@ def _section(key, title, body, note=""):
     return f'<h2 id="{key}">{title}</h2>{note}{body}'
 
 
-def _figure(image, attention, label, caption, side=96, kind="", below=""):
-    """Returns an image, in gray beside it under the colors of its attention, and a caption."""
+def _figure(image, maps, label, caption, side=96, kind="", below=""):
+    """Returns an image, in gray beside it under the colors of each of its maps, and a caption."""
     import matplotlib
 
     image = np.broadcast_to(image, (*image.shape[:2], 3))  # also of gray images
     pictures = {"image": image}
-    if attention is not None:
-        colors = 255 * matplotlib.colormaps["viridis"](attention)[..., :3]
-        pictures["attention"] = 0.4 * image.mean(axis=-1, keepdims=True) + 0.6 * colors
+    for name, values in maps.items():
+        colors = 255 * matplotlib.colormaps["viridis"](values)[..., :3]
+        pictures[name] = 0.4 * image.mean(axis=-1, keepdims=True) + 0.6 * colors
     shown = "".join(
         f'<img alt="{name} of {html.escape(label)}" src="{_png(pixels, side)}">'
         for name, pixels in pictures.items()
@@ -86,8 +86,8 @@ def _png(pixels, side):
 
 
 # An image, (height, width, 3) in [0, 255], its label and prediction, numbers of classes, and its
-# attention, (height, width) in [0, 1], or None.
-Example: TypeAlias = tuple[np.ndarray, int, int, np.ndarray | None]
+# maps as of `Prediction`.
+Example: TypeAlias = tuple[np.ndarray, int, int, Mapping[str, np.ndarray]]
 
 
 def report_html(
@@ -264,11 +264,11 @@ def _frequent_confusions(confusion, names):
 
 def _examples(examples, names):
     figures = []
-    for image, true, predicted, attention in examples:
+    for image, true, predicted, maps in examples:
         right = true == predicted
         label = names[true] if right else f"{names[true]}, taken for {names[predicted]}"
         kind = "right" if right else "wrong"
-        figures.append(_figure(image, attention, names[true], html.escape(label), kind=kind))
+        figures.append(_figure(image, maps, names[true], html.escape(label), kind=kind))
     note = f"Mistakes come first.{_attention_note(each[-1] for each in examples)}"
     shown = f'<div class="examples">{"".join(figures)}</div>'
     return _section("examples", "Examples and where the model looks", shown, note)
@@ -283,7 +283,7 @@ def _doubts(doubts, classes):
     ):
         caption = f"{html.escape(photo)}: in {html.escape(folder)}, looks like "
         caption += f"{html.escape(found)} ({share})" + f" {_MARK}" * (trained == "yes")
-        figures.append(_figure(image, None, photo, caption))
+        figures.append(_figure(image, {}, photo, caption))
     unreadable, photos = [*doubts["unreadable"]], len(doubts["scores"])
     note = (
         f"{len(table.rows)} of {photos:,} photos look like another class than their folder's, by "
@@ -300,13 +300,16 @@ def _doubts(doubts, classes):
     return _section("labels", "Labels to check", shown, note)
 
 
-def _attention_note(attentions):
-    if all(each is None for each in attentions):
-        return ""
-    return (
-        " Beside each image, in color: its attention rollout, which follows attention down through "
-        'all layers. <span class="legend">Least <i></i> most.</span>'
-    )
+def _attention_note(maps):
+    named = set().union(*maps)
+    texts = {
+        "attention": "its attention rollout, which follows attention down through all layers",
+        "evidence": "what speaks for the class that the model takes it for, by the gradients of "
+        "that class",
+    }
+    shown = "; ".join(text for name, text in texts.items() if name in named)
+    legend = '<span class="legend">Least <i></i> most.</span>'
+    return f" Beside each image, in color: {shown}. {legend}" if shown else ""
 
 
 def predictions_html(
@@ -324,7 +327,7 @@ def predictions_html(
     folders = {pathlib.Path(each.id).absolute().parent for each in predictions}
     shared = os.path.commonpath(folders) if folders else ""
     figures = "".join(_prediction(each, each.id in trained_on, shared) for each in predictions)
-    note += _attention_note(each.attention for each in predictions)
+    note += _attention_note(each.maps for each in predictions)
     if trained_on:
         note += f" {_MARK}: the model learned this photo; the answer says little about new ones."
     body = f'<p class="note">{note}</p><div class="examples photos">{figures}</div>'
@@ -351,4 +354,4 @@ def _prediction(prediction, trained_on, shared):
     # Smaller ones are enlarged by the browser, which smooths them.
     side = min(PHOTO_SIDE, prediction.image.shape[0])
     bars = f'<table class="bars">{rows}</table>'
-    return _figure(prediction.image, prediction.attention, file, caption, side, below=bars)
+    return _figure(prediction.image, prediction.maps, file, caption, side, below=bars)

@@ -51,7 +51,7 @@ def report(tmp_path):
     shown |= {"names": ["cat", "<dog>", "a <very> long name"], "files": ["hub/", "my model.tflite"]}
     shown["confusion"] = np.array([[3, 1, 0], [0, 4, 0], [2, 0, 0]])
     attention = np.eye(2)[[1]].repeat(4, 1).repeat(8, 0)
-    shown["examples"] = [(image, 0, 1, attention), (image[..., :1], 1, 1, None)]
+    shown["examples"] = [(image, 0, 1, {"attention": attention}), (image[..., :1], 1, 1, {})]
     write_text(tmp_path / "report.html", report_html(**shown))
     ranked = [("cat", 0.9998), ("a very long name" * 9, 2e-4)]
     found = Prediction("/a/b/c.png", ranked=ranked, image=np.uint8(image))

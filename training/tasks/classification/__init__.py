@@ -179,13 +179,16 @@ class Classification(Task):
             found.append((images[kept], labels[kept], source.model.predict_on_batch(images)[kept]))
         images, labels, logits = map(np.concatenate, zip(*found, strict=True))
         predictions = logits.argmax(axis=-1)
-        chosen, look = _chosen(labels, predictions), source.rollout
+        chosen = _chosen(labels, predictions)
+        shown, best = images[chosen], predictions[chosen]
+        look, why = source.rollout, source.class_maps
         return {
             "labels": labels,
             "predictions": predictions,
             "chosen": chosen,
-            "images": np.rint((images[chosen] + 1) * 127.5).clip(0, 255).astype(np.uint8),
-            "attention": look(images[chosen]) if look and len(chosen) else np.zeros(0),
+            "images": np.rint((shown + 1) * 127.5).clip(0, 255).astype(np.uint8),
+            "attention": look(shown) if look and len(chosen) else np.zeros(0),
+            "evidence": why(shown, best) if why and len(chosen) else np.zeros(0),
         }
 
     def page_content(
@@ -202,9 +205,10 @@ class Classification(Task):
         names = [class_names[each] if class_names else str(each) for each in classes]
         confusion = np.zeros((len(classes), len(classes)), np.int64)
         np.add.at(confusion, (labels, predictions), 1)
-        chosen, images, attention = (arrays[key] for key in ("chosen", "images", "attention"))
-        attention = attention if len(attention) else [None] * len(chosen)
-        examples = [*zip(images, labels[chosen], predictions[chosen], attention, strict=True)]
+        chosen, images = arrays["chosen"], arrays["images"]
+        drawn = {name: arrays[name] for name in ("attention", "evidence") if len(arrays[name])}
+        maps = [{name: drawn[name][place] for name in drawn} for place in range(len(chosen))]
+        examples = [*zip(images, labels[chosen], predictions[chosen], maps, strict=True)]
         return {"confusion": confusion, "names": names, "examples": examples}
 
 

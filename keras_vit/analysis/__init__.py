@@ -5,6 +5,7 @@ from keras_vit.analysis.attention import (
     attention_distance,
     attention_rollout,
     attention_tensors,
+    class_attention,
     mean_distance,
     token_distances,
 )
@@ -23,6 +24,7 @@ __all__ = [
     "attention_distance",
     "attention_rollout",
     "attention_tensors",
+    "class_attention",
     "class_maps",
     "costs",
     "embedding_filters",

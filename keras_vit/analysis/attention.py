@@ -12,7 +12,9 @@ import numpy as np
 from keras import ops
 
 from keras_vit.backends.by_backend import predicting
+from keras_vit.models.any_resolution import AttentionOfBlock
 from keras_vit.models.image_model import require_kind
+from keras_vit.models.segmenter import Segmenter
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.photos.prepare_photos import require_model_range
 from keras_vit.type_hints import Tensor
@@ -194,6 +196,37 @@ def attention_rollout(model: keras.Model, images: Tensor, batch_size: int = 8) -
         ValueError: if the model's attention is axial, or there is no image.
     """
     return rollout_function(model, batch_size)(images)
+
+
+def class_attention(model: Segmenter, images: Tensor, batch_size: int = 8) -> np.ndarray:
+    """Returns how much each class of a mask decoder draws from each patch, by its blocks.
+
+    The attention of the class embeddings, averaged over heads; what is missing to a sum of 1 is
+    drawn from class embeddings.
+
+    Args:
+        model: a `keras_vit.Segmenter` with `decoder="mask"`.
+        images: (batch, height, width, 3) float32 in [-1, 1], of the model's size.
+        batch_size: int, images per forward pass.
+
+    Returns:
+        (batch, blocks, classes, rows, columns) float32 NumPy array.
+
+    Raises:
+        ValueError: for another model, or if there is no image.
+    """
+    require_kind(model, Segmenter, "a Segmenter")
+    if model.arguments["decoder"] != "mask":
+        raise ValueError('Expected a Segmenter with decoder="mask". Received: decoder="linear".')
+    names = [name for name in model.endpoints if name.startswith("decoder_block")]
+    inputs = [model.get_layer("class_embeddings").output, *map(model.endpoints.get, names[:-1])]
+    first = inputs[0].shape[1] - model.arguments["num_classes"]
+    drawn = [
+        ops.mean(AttentionOfBlock(model.get_layer(name))(tokens), axis=1)[:, first:, :first]
+        for name, tokens in zip(names, inputs, strict=True)
+    ]
+    stacked = by_batch(keras.Model(model.input, ops.stack(drawn, 1)), images, batch_size)
+    return stacked.reshape(*stacked.shape[:-1], *model.encoder.grid_size)
 
 
 def rollout_function(model: keras.Model, batch_size: int = 8) -> Callable[[Tensor], np.ndarray]:

@@ -5,7 +5,13 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.analysis import attention, attention_distance, attention_rollout, mean_distance
+from keras_vit.analysis import (
+    attention,
+    attention_distance,
+    attention_rollout,
+    class_attention,
+    mean_distance,
+)
 from keras_vit.analysis.attention import rollout_function
 from tests.keras_vit.small import endpoints_of, make_images, make_vit, make_wide, of_jax, to_numpy
 
@@ -49,6 +55,37 @@ def test_distance_averages_over_images_in_pixels(overrides, stride):
     np.testing.assert_allclose(result, expected, rtol=1e-4)
 
 
+def softmax_of(block, normal, heads):
+    """Returns the attention weights of a block, of its normalized tokens."""
+
+    def by_head(dense):
+        flat = normal @ to_numpy(dense.kernel) + to_numpy(dense.bias)
+        return flat.reshape(*flat.shape[:2], heads, -1).swapaxes(1, 2)
+
+    query, key = by_head(block.attention.query), by_head(block.attention.key)
+    weights = np.exp(query @ key.swapaxes(-1, -2) / np.sqrt(key.shape[-1]))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def test_classes_of_a_segmenter_draw_from_patches():
+    encoder = make_vit(num_classes=None)
+    model = keras_vit.Segmenter(encoder, 3, decoder_heads=2)
+    images = make_images()
+    found = class_attention(model, images, batch_size=2)
+    rows, columns = encoder.grid_size
+    assert found.shape == (3, 2, 3, rows, columns)
+    last = model.get_layer("decoder_block_01")
+    before = keras.Model(model.input, model.endpoints["decoder_block_00"])(images)
+    normal = to_numpy(last.attention_norm(before))
+    weights = softmax_of(last, normal, heads=2)
+    expected = weights.mean(1)[:, -3:, :-3]
+    np.testing.assert_allclose(found[:, 1].reshape(expected.shape), expected, atol=1e-5)
+    with pytest.raises(ValueError, match='decoder="mask"'):
+        class_attention(keras_vit.Segmenter(encoder, 3, "linear"), images)
+    with pytest.raises(ValueError, match="a Segmenter"):
+        class_attention(make_vit(), images)
+
+
 def test_maps_are_the_softmax_of_each_block():
     model = make_vit()
     maps = to_numpy(keras_vit.attention_maps(model, make_images()))
@@ -56,14 +93,7 @@ def test_maps_are_the_softmax_of_each_block():
     np.testing.assert_allclose(maps.sum(-1), 1, atol=1e-5)
     block = model.blocks[1]
     normal = to_numpy(block.attention_norm(endpoints_of(model, make_images())["block_00"]))
-
-    def heads(dense):
-        flat = normal @ to_numpy(dense.kernel) + to_numpy(dense.bias)
-        return flat.reshape(3, 17, 2, 8).transpose(0, 2, 1, 3)
-
-    logits = heads(block.attention.query) @ heads(block.attention.key).swapaxes(-1, -2)
-    logits = np.exp(logits / np.sqrt(8))
-    np.testing.assert_allclose(maps[1], logits / logits.sum(-1, keepdims=True), atol=1e-5)
+    np.testing.assert_allclose(maps[1], softmax_of(block, normal, heads=2), atol=1e-5)
 
 
 @pytest.mark.rows(

@@ -15,6 +15,7 @@ from ..data.sets.splits import HELD_OUT_FIFTH
 from ..errors import UsageError, first_line
 from ..io.atomic import write_text
 from ..io.image_listing import spread
+from ..io.paths import local_path
 from ..io.printed_table import Table
 from ..io.progress_bar import track
 from ..io.quiet_start import DAMAGED_JPEG, held_stderr, import_tensorflow
@@ -170,6 +171,15 @@ def _index(name, data_dir):
     return 0
 
 
+def _draw(folder, annotations):
+    """Writes masks of the objects that COCO's annotations of the photos in a folder have."""
+    from ..data.sets.coco_masks import draw_masks
+
+    count, names = draw_masks(folder, annotations or folder / "annotations.json")
+    print(f"Wrote {count} masks of {', '.join(names)}: the data set masks:{folder}")
+    return 0
+
+
 def _show_classes(dataset):
     """Prints a table of the photos of each class, and those that `own_photos` holds out."""
     if dataset.photos is None or dataset.has_masks:
@@ -232,6 +242,14 @@ def add_options(parser: CommandParser) -> None:
             sub.add_argument("--as", metavar="NAME", dest="as_name", default="", help=text)
             text = "files of each split, with --as"
             sub.add_argument("--num_shards", metavar="N", type=at_least_1, help=text)
+
+    text = "write PNG masks of the objects in COCO's annotations, beside FOLDER/images/"
+    sub = commands.add_parser("draw", help=text, description=text, stores=parser.stores)
+    sub.set_defaults(action=_draw)
+    text = "with images/; masks/ and labels.json come beside it"
+    sub.add_argument("folder", metavar="FOLDER", type=local_path, help=text)
+    text = "default FOLDER/annotations.json"
+    sub.add_argument("--annotations", metavar="FILE", type=local_path, help=text)
 
 
 def run(options: argparse.Namespace) -> int:

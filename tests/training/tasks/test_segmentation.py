@@ -225,6 +225,44 @@ def test_data_check_shows_the_share_of_each_class(printed, refused, tmp_path):
     assert "3 classes, 2 of them among the images decoded" in found and "all well" in found
 
 
+def test_objects_of_coco_become_masks(printed, refused, tmp_path):
+    (tmp_path / "images").mkdir()
+    for name, size in (("a.png", (30, 20)), ("b.png", (8, 6))):
+        Image.new("RGB", size).save(tmp_path / "images" / name)
+    large = {"segmentation": [[2, 2, 20, 2, 20, 12, 2, 12]], "area": 180, "category_id": 9}
+    small = {"segmentation": [[4, 4, 8, 4, 8, 8, 4, 8]], "area": 16, "category_id": 3}
+    runs = {"segmentation": {"size": [6, 8], "counts": [6, 12, 30]}, "area": 12, "category_id": 3}
+    objects = [{"image_id": 1, **small}, {"image_id": 1, **large}, {"image_id": 2, **runs}]
+    sizes = {"a.png": (20, 30), "b.png": (6, 8)}
+    content = {
+        "images": [
+            {"id": number, "file_name": name, "height": height, "width": width}
+            for number, (name, (height, width)) in enumerate(sizes.items(), 1)
+        ],
+        "annotations": [{"id": n, "iscrowd": 0, **each} for n, each in enumerate(objects)],
+        "categories": [{"id": 9, "name": "tree"}, {"id": 3, "name": "bird"}],
+    }
+    file = tmp_path / "annotations.json"
+    file.write_text(json.dumps(content))
+    assert "Wrote 2 masks of background, bird, tree" in printed("data", "draw", tmp_path)
+    expected = np.zeros((20, 30), int)
+    expected[2:12, 2:20], expected[4:8, 4:8] = 2, 1
+    np.testing.assert_array_equal(Image.open(tmp_path / "masks" / "a.png"), expected)
+    columns = np.repeat([[0, 1, 1, 0, 0, 0, 0, 0]], 6, axis=0)
+    np.testing.assert_array_equal(Image.open(tmp_path / "masks" / "b.png"), columns)
+    assert open_dataset(f"masks:{tmp_path}").class_names == ("background", "bird", "tree")
+    assert "without masks/" in refused("data", "draw", tmp_path)
+    os.rename(tmp_path / "masks", tmp_path / "old")
+    for damage, said in (
+        ({"categories": []}, "1 to 254 categories"),
+        ({"annotations": [{**content["annotations"][0], "category_id": 5}]}, "known category"),
+        ({"images": [{**content["images"][0], "width": 31}]}, "photo of 20 x 31"),
+    ):
+        file.write_text(json.dumps(content | damage))
+        assert said in refused("data", "draw", tmp_path)
+        assert not (tmp_path / "masks").exists()
+
+
 def test_folders_of_masks_are_checked(tmp_path):
     def refused(message):
         with pytest.raises((UsageError, ValueError, tf.errors.OpError), match=message):

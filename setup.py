@@ -89,6 +89,7 @@ setup(
         ],
         "gpu": [f"tensorflow[and-cuda]>={TENSORFLOW}"],
         "heic": ["pillow-heif"],
+        "huggingface": ["huggingface_hub"],
         "jax": JAX,
         "jax-cuda": [*JAX, "jax[cuda13]"],
         "jax-tpu": [*JAX, "jax[tpu]"],

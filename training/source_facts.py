@@ -87,11 +87,11 @@ def saved_model(path: pathlib.Path) -> tuple[str, dict[str, Any]]:
 
 
 def saved_arguments(source: str | os.PathLike) -> dict[str, Any] | None:
-    """Returns the arguments of a run's or `.keras` file's model, which is not built.
+    """Returns the arguments of the model of a run, `.keras` file, or folder of another library.
 
-    They are those of `keras_vit.VisionTransformer`, or with a `name` of `keras_vit.create_model`;
-    None if `source` is neither. Raises ValueError if there is no such `.keras` file, or it holds a
-    model of another class.
+    It is not built. They are those of `keras_vit.VisionTransformer`, or with a `name` of
+    `keras_vit.create_model`; None if `source` is none of these. Raises ValueError if there is no
+    such `.keras` file, or it holds a model of another class, or the folder is damaged.
     """
     path = any_path(source)
 
@@ -99,6 +99,10 @@ def saved_arguments(source: str | os.PathLike) -> dict[str, Any] | None:
         if config := model_source(path).run_config:
             arguments = read_run_config(config)["model"]
             return {key: arguments[key] for key in arguments if key not in schema.NOT_OF_MODEL}
+        if model_source(path).kind is Kind.LIBRARY_FOLDER:
+            from keras_vit.checkpoints.library_folder import read_library_folder  # imports Keras
+
+            return read_library_folder(path)[1]
         if path.suffix != ".keras":
             return None
         if not path.is_file():

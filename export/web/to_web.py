@@ -193,6 +193,8 @@ def page_operations(text: str, size: tuple[int, int]) -> list[dict]:
             f"which gives {shape}."
         )
     operations = [{"name": name, **arguments} for name, arguments, _ in parsed_operations(text)]
+    if any(each.get("antialias") for each in operations):
+        raise ExportError(f"Expected model.preprocessing without antialias. Received: {text!r}.")
     return json.loads(json.dumps(operations))  # tuples become lists
 
 

@@ -13,7 +13,13 @@ import numpy as np
 
 from keras_vit.checkpoints.errors import CheckpointError, reading, some
 from keras_vit.checkpoints.layout import Grid
-from keras_vit.checkpoints.library_configs import CONFIG, json_beside, stated_grid, stated_head
+from keras_vit.checkpoints.library_configs import (
+    CONFIG,
+    json_beside,
+    stated_grid,
+    stated_head,
+    stated_license,
+)
 from keras_vit.checkpoints.model_source import Kind, model_source
 from keras_vit.checkpoints.weights_of_model import weights_of
 from keras_vit.files.zip_archives import open_archive
@@ -78,7 +84,7 @@ class Contents:
     grid: Grid | None = None
     # The config.json beside it.
     config: Mapping[str, Any] = field(default_factory=dict)
-    # `OF_HEAD`; of a saved model its `STATED` arguments, its classifier and its license too.
+    # `OF_HEAD` and license; of a saved model its `STATED` arguments and its classifier too.
     own: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -198,6 +204,7 @@ def _safetensors_source(paths, files=None):
                 arrays[name] = array.astype(np.float32, copy=False) if is_float else array
     with reading(paths[0].with_name(CONFIG)):
         grid, own = stated_grid(config, arrays), stated_head(config)
+        own["license"] = stated_license(paths[0], config)
     return Contents(paths[0], arrays, grid, config, own)
 
 

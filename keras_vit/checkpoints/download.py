@@ -12,11 +12,15 @@ from pathlib import Path
 import keras
 
 from keras_vit.checkpoints.errors import DownloadError
+from keras_vit.checkpoints.model_source import HUGGING_FACE
 from keras_vit.checkpoints.published_weights import TABLE, canonical_name, list_weights, url_of
+from keras_vit.errors import imported
 from keras_vit.files.hidden_folder import fcntl, make_folder, writing
 from keras_vit.name_suggestions import did_you_mean
 
 CHUNK = 1 << 20
+# Of a repository, which may have the same weights in other formats.
+_OF_MODEL = ("*.json", "model*.safetensors", "README.md")
 
 
 def cache_directory() -> Path:
@@ -136,8 +140,8 @@ def find_checkpoint(name_or_path: str | os.PathLike) -> Path:
     """Returns the path of a checkpoint, which is downloaded first if it is a published name.
 
     Args:
-        name_or_path: the path of an existing file or directory, or a name that
-            `url_of` knows.
+        name_or_path: the path of an existing file or directory, a name that `url_of` knows, or
+            hf://USER/NAME, which may end with @REVISION.
 
     Raises:
         FileNotFoundError: if it is neither.
@@ -147,6 +151,8 @@ def find_checkpoint(name_or_path: str | os.PathLike) -> Path:
     if Path(name_or_path).exists():
         return Path(name_or_path)
     name = str(name_or_path)
+    if name.startswith(HUGGING_FACE):
+        return _snapshot(name)
     url = url_of(name)
     if url is None:
         raise FileNotFoundError(
@@ -161,3 +167,20 @@ def find_checkpoint(name_or_path: str | os.PathLike) -> Path:
     row = TABLE.get(name)
     path = cache_directory() / folder / file
     return download(url, path, size_range=row.size_range if row else None)
+
+
+def _snapshot(address):
+    """Returns the folder of a repository of Hugging Face, in the cache of huggingface_hub."""
+    found = re.fullmatch(r"hf://([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", address)
+    if not found:
+        expected = "Expected hf://USER/NAME or hf://USER/NAME@REVISION"
+        raise DownloadError(f"{expected}. Received: {address}")
+    hub = imported("huggingface_hub", "huggingface", DownloadError)
+    try:
+        return Path(hub.snapshot_download(found[1], revision=found[2], allow_patterns=_OF_MODEL))
+    except Exception as error:  # of its own HTTP library too
+        reason = " ".join(str(error).split())[:300]
+        raise DownloadError(
+            f"{address} cannot be downloaded: {type(error).__name__}, {reason} Check the name and "
+            "the network, or pass the folder of your copy instead."
+        ) from error

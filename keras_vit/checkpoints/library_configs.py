@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,15 @@ import numpy as np
 
 from keras_vit.checkpoints.errors import CheckpointError, reading
 from keras_vit.checkpoints.layout import Grid
+from keras_vit.checkpoints.published_weights import PERMISSIVE
 from keras_vit.layers.rotary_positions import THETA
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.photos.imagenet_classes import require_class_name
 from keras_vit.variants import TIMM_NAMES, arguments_of
 
 CONFIG, PREPROCESSOR = "config.json", "preprocessor_config.json"
+# A key of our own in config.json: {"image_size": [height, width], "operations": …}.
+OPERATIONS = "keras_vit_preprocessing"
 # Hugging Face's architectures that models here are.
 MODEL_TYPES = ("vit", "dinov2", "dinov2_with_registers", "dinov3_vit", "siglip")
 MODEL_TYPES += ("siglip_vision_model",)
@@ -97,6 +101,18 @@ def stated_head(config: Mapping[str, Any]) -> dict[str, Any]:
         require_class_name(name, CONFIG)
     several = config.get("problem_type") == "multi_label_classification"
     return {"class_names": names, "activation": "sigmoid" if several else None}
+
+
+def stated_license(path: str | os.PathLike, config: Mapping[str, Any]) -> str | None:
+    """Returns the license in timm's config.json or the README.md beside a file, or None."""
+    stated, card = config.get("pretrained_cfg"), Path(path).with_name("README.md")
+    found = stated.get("license") if isinstance(stated, Mapping) else None
+    text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
+    header = text.split("\n---", 1)[0] if text.startswith("---") else ""
+    lines = dict(re.findall(r"^(license|license_name): *[\"']?([^\"'\n]+)", header, re.M))
+    found = lines.get("license_name") or lines.get("license") or found
+    usual = {name.lower(): name for name in PERMISSIVE}
+    return found and usual.get(str(found).lower(), str(found))
 
 
 def arguments_of_model(name: str) -> dict[str, Any]:

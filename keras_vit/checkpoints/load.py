@@ -131,7 +131,7 @@ def load_checkpoint(
     _assign(model, file, tuple(skip), path)
 
 
-def load_weights(model: keras.Model, path: str | os.PathLike) -> None:
+def load_weights(model: keras.Model, path: str | os.PathLike | Contents) -> None:
     """Loads pre-trained weights for transfer: what comes after the encoder may differ.
 
     A head of another size, or none, leaves the model's head as initialized, and
@@ -141,7 +141,7 @@ def load_weights(model: keras.Model, path: str | os.PathLike) -> None:
     Args:
         model: a `VisionTransformer` or `ResNetV2`.
         path: a path, or a published name: "augreg/B_16", for example. A safetensors file needs
-            its config.json or preprocessor_config.json beside it.
+            its config.json or preprocessor_config.json beside it. Or the contents, read already.
     """
     file = _open(model, path)
     skip, shapes = [], file.contents.shapes
@@ -150,21 +150,23 @@ def load_weights(model: keras.Model, path: str | os.PathLike) -> None:
         fits = mine and all(shapes.get(a.name) == tuple(a.shape) for a in mine)
         if not fits and (part == "head" or not mine):
             skip.append(part)
-    _assign(model, file, tuple(skip), path)
+    _assign(model, file, tuple(skip), file.contents.path if isinstance(path, Contents) else path)
 
 
 def _open(model, path, position_grid=None, mean=None, std=None, flexible=False):
+    contents = path if isinstance(path, Contents) else read_arrays(find_checkpoint(path))
+    path = contents.path if isinstance(path, Contents) else path
     row, is_published = published(path), not Path(path).exists()
-    contents = read_arrays(find_checkpoint(path))
     if row:
         if mean is None and std is None:
             mean, std = row.mean, row.std
         flexible = flexible or row.flexible
     grid = position_grid or contents.grid
-    layout = _layout_of(contents, grid)
+    layout = layout_of(contents, grid)
     license = row.license if row else contents.own.get("license") or layout.license
-    if license and license not in PERMISSIVE:
-        contents.own = {**contents.own, "license": license}
+    license = None if license in PERMISSIVE else license
+    contents.own = {**contents.own, "license": license}
+    if license:
         warnings.warn(
             f"The weights {path} are published under {license}, or derive from such weights. It "
             "does not allow every use. Read it before you build on them.",
@@ -222,8 +224,11 @@ def _convert_patches(file, model, normalization):
         arrays[of_bias.name] = (arrays[of_bias.name] + shift).astype(np.float32)
 
 
-def _layout_of(contents, grid):
-    """Returns the layout of a file; takes off a prefix of all names, as wrappers of models add."""
+def layout_of(contents: Contents, grid: Grid | None) -> FileLayout:
+    """Returns the layout of a file; takes off a prefix of all names, as wrappers of models add.
+
+    Raises CheckpointError if it is in no known format.
+    """
     for each in TORCH_LAYOUTS:
         if each.detect(contents.shapes):
             contents.arrays = each.converted(contents.arrays)

@@ -8,6 +8,8 @@ from typing import Any
 
 from keras_vit.checkpoints.published_weights import url_of
 
+# Before the USER/NAME of a repository of Hugging Face.
+HUGGING_FACE = "hf://"
 # The file that every web page of ours has in its folder.
 WEB_PAGE_FILE = "code/runtime.js"
 
@@ -25,6 +27,7 @@ class Kind(enum.Enum):
     ONNX = "an .onnx file"
     WEB_PAGE = "a web page"
     PUBLISHED = "the name of a published checkpoint"
+    HUGGING_FACE = "a repository of Hugging Face"
     FOLDER = "a folder without a model"
     NOTHING = "which does not exist"
 
@@ -86,8 +89,8 @@ def model_source(source: str | os.PathLike) -> ModelSource:
     """Returns the kind of a source. Looks at names alone, and opens no file.
 
     Args:
-        source: a path, a path of a store such as `etils.epath.Path`, or a published name. A path
-            that exists comes before a name.
+        source: a path, a path of a store such as `etils.epath.Path`, a published name, or
+            hf://USER/NAME. A path that exists comes before a name.
     """
     path: Any = source if hasattr(source, "is_dir") else pathlib.Path(source)
     if path.is_dir():
@@ -95,4 +98,6 @@ def model_source(source: str | os.PathLike) -> ModelSource:
         return next(found, ModelSource(Kind.FOLDER, path))
     if path.exists():
         return ModelSource(_SUFFIXES.get(path.suffix.lower(), Kind.CHECKPOINT), path, path)
+    if os.fspath(source).startswith(HUGGING_FACE):
+        return ModelSource(Kind.HUGGING_FACE, path)
     return ModelSource(Kind.PUBLISHED if url_of(os.fspath(source)) else Kind.NOTHING, path)

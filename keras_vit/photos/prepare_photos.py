@@ -183,7 +183,8 @@ def prepare_photo(photo: Tensor, operations: str) -> np.ndarray:
         float32, of the size and range that the operations say.
 
     Raises:
-        ValueError: for another operation, or a way of resizing other than bilinear and area.
+        ValueError: for another operation, or a way of resizing other than bilinear and area, or
+            Pillow's, which is antialiased, of photos of bytes.
     """
     image = np.asarray(photo)
     for _, _, apply in parsed_operations(operations):
@@ -238,15 +239,22 @@ def _resize(size, method="bilinear", antialias=False):
 
 
 def _weights_of(method, antialias):
-    if antialias or method not in _WEIGHTS:
+    if (method not in _OF_PILLOW) if antialias else (method not in _WEIGHTS):
         raise ValueError(
-            f"Expected to resize without anti-aliasing, by {' or '.join(_WEIGHTS)}. Received: "
-            f"{method!r}, antialias={antialias}. `keras-vit predict` has all methods."
+            f"Expected to resize by {' or '.join(_WEIGHTS)}, or with antialias=True by "
+            f"{' or '.join(_OF_PILLOW)}. Received: {method!r}, antialias={antialias}. "
+            "`keras-vit predict` has all methods."
         )
-    return _WEIGHTS[method]
+    return _OF_PILLOW[method] if antialias else _WEIGHTS[method]
 
 
 def _resized(image, shape, weights):
+    if isinstance(weights, str):
+        from PIL import Image
+
+        if image.dtype != np.uint8:
+            raise ValueError("Expected antialiased resizing before what makes floats of a photo.")
+        return np.asarray(Image.fromarray(image).resize(shape[::-1], Image.Resampling[weights]))
     rows, columns = (
         weights(source, target).astype("float32")
         for source, target in zip(image.shape, shape, strict=False)
@@ -290,6 +298,8 @@ def _value_range(low=-1.0, high=1.0, in_low=0.0, in_high=255.0):
     return lambda image: (np.asarray(image, "float32") - in_low) * scale + low
 
 
+# Its names of antialiased methods.
+_OF_PILLOW = {"bilinear": "BILINEAR", "bicubic": "BICUBIC", "lanczos3": "LANCZOS"}
 _WEIGHTS: dict[str, Callable[[int, int], np.ndarray]] = {
     "bilinear": half_pixel_weights,
     "area": area_weights,

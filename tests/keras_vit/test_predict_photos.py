@@ -171,7 +171,7 @@ def test_several_threads_predict_with_a_model_and_make_the_data_of_another(model
 
 @pytest.mark.rows(
     ("decode|flip_lr", (5, 7), "keras-vit predict"),
-    ("decode|resize(4, antialias=True)", (5, 7), "keras-vit predict"),
+    ("decode|resize(4, 'area', True)", (5, 7), "keras-vit predict"),
     ("resize(4, 'lanczos3')", (5, 7), "keras-vit predict"),
     ("central_crop(6)", (5, 7), "at least that large"),
     ("decode|resize_small(200)", (1, 4000), "would become 200 x 800000, above 134217728"),

@@ -46,7 +46,7 @@ class CommandParser(argparse.ArgumentParser):
 
     def add_source(self, name: str = "source", exported: bool = True, **settings: Any) -> None:
         """Adds SOURCE, and the options of `add_model`; `exported` models are sources too."""
-        text = "run directory, .keras file, "
+        text = "run directory, .keras file, folder of Hugging Face or timm, hf://USER/NAME, "
         text += "directory of a TF-Hub module, .tflite or .onnx file, " if exported else ""
         text += "published name, or with --model the file or published name of a checkpoint"
         self.add_argument(name, metavar="SOURCE", help=text, **settings)

@@ -1,9 +1,9 @@
 """Fine-tuning as in Table 4: `--config=finetune:MODEL,DATASET[,KEY=VALUE…]`.
 
 MODEL is a name such as `ViT-B/16`, with its weights given by `--config.checkpoint=FILE`, or a
-published name such as `augreg/B_16`, a run directory or a `.keras` file, whose architecture and
-weights are taken. DATASET is one of
-Table 4, `vtab/TASK`, or your own, which is trained like CIFAR.
+published name such as `augreg/B_16`, a run directory, a `.keras` file or a folder of Hugging Face,
+whose architecture and weights are taken. DATASET is one of Table 4, `vtab/TASK`, or your own, which
+is trained like CIFAR.
 
 Keys for what several values of the config depend on:
     size: image size in pixels, 384 unless said otherwise.

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints import load_checkpoint
-from keras_vit.checkpoints.model_source import model_source
+from keras_vit.checkpoints.model_source import Kind, model_source
 from keras_vit.checkpoints.published_weights import published_classifier
 from keras_vit.errors import damage_named
 from keras_vit.model_factory import create_model
@@ -34,14 +34,15 @@ def load_model(
     """Loads a Keras model. Nothing in the file is executed.
 
     Args:
-        source: a run directory with `model.keras`, a `.keras` file, the published name of a
-            classifier of ImageNet's 1,000 classes, or, with `name`, a checkpoint: the path or
-            published name of an .npz or safetensors file.
+        source: a run directory with `model.keras`, a `.keras` file, a folder of Hugging Face or
+            timm, hf://USER/NAME, the published name of a classifier of ImageNet's 1,000 classes,
+            or, with `name`, a checkpoint: the path or published name of an .npz or safetensors
+            file.
         name: of a checkpoint's model, such as "ViT-B/16", which the file does not say.
         num_classes: of a checkpoint's head, which must fit; None leaves out the head and
             pre-training's hidden layer.
         image_size: in pixels, for a checkpoint, whose position embeddings are resized; None is
-            224.
+            that of the folder, or else 224.
         **arguments: further constructor arguments of a checkpoint's model.
 
     Raises `FileNotFoundError` if there is no such file; `ValueError` if it is damaged, or of
@@ -58,10 +59,14 @@ def load_model(
         skip = ("head", "pre_logits") if num_classes is None else ()
         load_checkpoint(model, source, skip=skip)
         return KerasFunction(model, str(source))
+    if found.kind in (Kind.LIBRARY_FOLDER, Kind.HUGGING_FACE):
+        refuse_facts(source, num_classes=num_classes, **arguments)
+        return KerasFunction(create_model(source, image_size=image_size), str(source))
     if not found.is_keras:
         raise (ValueError if found.path.is_file() else FileNotFoundError)(
             "Expected a run directory with model.keras, which a run writes when it ends, a .keras "
-            "file, or the published name of a classifier, such as augreg/B_16-imagenet2012. "
+            "file, a folder of Hugging Face or timm, or the published name of a classifier, such "
+            "as augreg/B_16-imagenet2012. "
             f"Received: {source}, {without_model(source)}. A checkpoint needs the name of its "
             "model as well, such as --model=ViT-B/16."
         )

@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from keras_vit.checkpoints.model_source import Kind, model_source
 from keras_vit.files.hidden_folder import scratch_folder
 
 from ..errors import TrainingError
@@ -196,6 +197,10 @@ def _local(stack: contextlib.ExitStack, store: str, value: Any) -> Any:
         return [_local(stack, store, one) for one in value]
     if not isinstance(value, (str, os.PathLike)) or not is_remote(value):
         return value
+    if model_source(value).kind is Kind.HUGGING_FACE and not store:
+        from keras_vit.checkpoints import find_checkpoint  # imports Keras
+
+        return str(find_checkpoint(value))
     address = any_path(value)
     if store == "write":
         return stack.enter_context(sent(address))

@@ -11,6 +11,8 @@ import keras_vit
 from benchmarks.errors_in_runtimes import with_noise
 from keras_vit import export
 from keras_vit.__main__ import main
+from keras_vit.checkpoints.torch_layouts import HUGGING_FACE_VIT
+from keras_vit.training.configs import finetune
 from tests.tiny_vit import tiny_vit
 from tests.training.data.helpers import write_photos
 from tests.training.runs import write_run_config
@@ -117,6 +119,32 @@ def test_bad_use_is_one_line(sources, photos, tmp_path, refused):
     ):
         error = refused("predict", *arguments)
         assert message in error and error.startswith("error: ") and error.count("\n") == 1, error
+
+
+def test_a_folder_of_hugging_face_predicts_and_is_fine_tuned(photos, tmp_path, printed, refused):
+    """Small weights of transformers' names, and its config written by hand."""
+    model = with_noise(tiny_vit(num_classes=2, gelu="erf"))
+    keras_vit.save_checkpoint(model, tmp_path / "model.safetensors", HUGGING_FACE_VIT)
+    config = {"model_type": "vit", "hidden_size": 16, "num_hidden_layers": 2, "patch_size": 4}
+    config |= {"num_attention_heads": 2, "intermediate_size": 32, "layer_norm_eps": 1e-6}
+    config |= {"image_size": 16, "id2label": dict(enumerate(NAMES))}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    normalization = {"image_mean": 0.5, "image_std": 0.5, "size": 16, "resample": 3}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(normalization))
+    model.preprocessing = "decode|resize([16,16],'bicubic',True)|value_range(-1,1)"
+    expected = keras_vit.predict(model, sorted(photos.iterdir()), top=2)
+    found = json.loads(printed("predict", tmp_path, photos, "--json"))
+    for each, row in zip(found, expected, strict=True):
+        probabilities = {one["class"]: one["probability"] for one in each["classes"]}
+        # TensorFlow does not round where Pillow does.
+        assert probabilities == pytest.approx({NAMES[int(i)]: p for i, p in row}, abs=2e-3)
+    arguments, checkpoint = finetune.architecture_of(str(tmp_path))
+    assert checkpoint == str(tmp_path) and "num_classes" not in arguments
+    assert {k: arguments[k] for k in ("hidden_size", "num_heads")} == {
+        "hidden_size": 16,
+        "num_heads": 2,
+    }
+    assert "for a checkpoint alone" in refused("predict", tmp_path, photos, "--num_classes=3")
 
 
 def test_a_model_without_a_head_is_refused(photos, tmp_path, refused):

@@ -37,6 +37,7 @@ def _export(directory):
     import keras
     import numpy as np
 
+    import keras_vit
     from benchmarks.errors_in_runtimes import with_noise
     from keras_vit import export
     from tests.tiny_vit import tiny_vit
@@ -49,7 +50,10 @@ def _export(directory):
     images = np.random.default_rng(1).uniform(0, 1, (16, 32, 32, 3)).astype("float32")
     logits = keras.ops.convert_to_numpy(model(images * 2 - 1, training=False))
     targets = np.eye(5, dtype="float32")[np.arange(16) % 5]
-    np.savez(directory / "data.npz", images=images, logits=logits, targets=targets)
+    segmenter = with_noise(keras_vit.Segmenter(tiny_vit(**sizes, num_classes=None), 3))
+    export.to_hub(segmenter, directory / "masks")
+    masks = keras.ops.convert_to_numpy(segmenter(images * 2 - 1, training=False))
+    np.savez(directory / "data.npz", images=images, logits=logits, targets=targets, masks=masks)
 
 
 if __name__ == "__main__":

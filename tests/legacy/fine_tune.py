@@ -63,6 +63,27 @@ def main(directory):
             f"{moved} of {len(before)} variables moved, loss {first:.3f} to {last:.3f}, "
             f"{len(layer.losses)} regularization loss",
         )
+    tf.keras.utils.set_random_seed(0)
+    layer = hub.KerasLayer(str(directory / "masks"), trainable=True)
+    model = tf.keras.Sequential([tf.keras.Input((32, 32, 3)), layer])
+    error = np.abs(model.predict(images, verbose=0) - data["masks"]).max()
+    labels = (images.mean(-1) * 3).astype("int32")
+    before = [v.numpy() for v in layer.trainable_variables]
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(tfa.optimizers.AdamW(weight_decay=1e-4, learning_rate=3e-3), loss)
+    first = model.evaluate(images, labels, verbose=0)
+    model.fit(images, labels, batch_size=len(images), epochs=STEPS, verbose=0)
+    last = model.evaluate(images, labels, verbose=0)
+    moved = sum(
+        np.any(old != new.numpy())
+        for old, new in zip(before, layer.trainable_variables, strict=True)
+    )
+    check(
+        "hub.KerasLayer of masks with tfa AdamW",
+        error < 1e-4 and moved == len(before) > 0 and last < 0.7 * first,
+        f"{moved} of {len(before)} variables moved, loss {first:.3f} to {last:.3f}, "
+        f"largest error before {error:.1e}",
+    )
     return 1 if failures else 0
 
 

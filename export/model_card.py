@@ -104,7 +104,7 @@ def write_card(
     publisher, name = require_handle(handle).groups()
     slug = re.sub(r"[/_]+", "-", name)  # as Kaggle spells it
     is_lite, classifies = report.kind != "hub", report.output != "representation"
-    kind = {"image": "classification", "pixel": "segmentation"}[model.classifies]
+    kind = {"pixel": "segmentation"}.get(model.classifies, "classification")
     kind = kind if classifies else "features"
     height, width = image_size(model)
     overview = _overview(model, report)

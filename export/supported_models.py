@@ -118,7 +118,7 @@ def _copy(model, dtype, **changes):
     copy.preprocessing, copy.license = model.preprocessing, model.license
     copy.activation = model.activation
     if copy.arguments["num_classes"] == model.arguments["num_classes"]:
-        copy.class_names = model.class_names
+        copy.class_names, copy.thresholds = model.class_names, model.thresholds
     sources = {weight.path: weight for weight in model.weights}
     # With the product of LoRA's factors, which their variables are without.
     kernels = {
@@ -223,6 +223,7 @@ def _model_around(model, dtype):
     around.license = core.license
     if last is core:
         around.class_names, around.activation = core.class_names, core.activation
+        around.thresholds = core.thresholds
     if names := getattr(model, "class_names", None):
         around.class_names = names
     of_head = None if last is core else _activation_of(last)

@@ -17,7 +17,7 @@ from keras_vit.type_hints import Tensor
 def predict(
     model: keras.Model,
     images_or_paths: Tensor | str | os.PathLike | Sequence[str | os.PathLike],
-    top: int = 5,
+    top: int | None = None,
     *,
     activation: str | None = None,
     batch_size: int = 8,
@@ -34,13 +34,14 @@ def predict(
         images_or_paths: paths of image files or images of Pillow, one or several, read as
             `prepare_photos.read_photo` does; (batch, height, width, 3) or (height, width, 3) uint8,
             photos in 0..255, or a list of such of several sizes; or images of floats.
-        top: int, how many classes of each.
+        top: int, how many classes of each; None is 5, or all of a model of several labels.
         activation: "softmax" or "sigmoid"; None takes `model.activation`.
         batch_size: int, images computed at once.
 
     Returns:
         A list, one for each image, of (name, probability). Names are those of
-        `model.class_names`, or the numbers of the classes where these are not known.
+        `model.class_names`, or the numbers of the classes where these are not known. Of a model
+        with `thresholds` they are the classes that reach theirs, which may be none.
 
     Raises:
         FileNotFoundError: if a file does not exist.
@@ -53,6 +54,8 @@ def predict(
     """
     if activation is not None:
         require_one_of("activation", activation, ACTIVATIONS)
+    if top is None:
+        top = 5 if getattr(model, "classifies", "") != "labels" else model.output_shape[-1]
     for name, value in (("top", top), ("batch_size", batch_size)):
         if not isinstance(value, int | np.integer) or value < 1:
             raise ValueError(f"`{name}` must be a positive int. Received: {value!r}")
@@ -67,8 +70,9 @@ def predict(
     logits = model.predict(_prepared(model, images_or_paths), batch_size=batch_size, verbose=0)
     best, probabilities = most_probable(logits, activation or model.activation, top)
     names = model.class_names or [str(i) for i in range(shape[-1])]
+    least = model.thresholds or (0,) * shape[-1]
     return [
-        [(names[i], float(value)) for i, value in zip(*row, strict=True)]
+        [(names[i], float(value)) for i, value in zip(*row, strict=True) if value >= least[i]]
         for row in zip(best, probabilities, strict=True)
     ]
 

@@ -26,7 +26,7 @@ logger = logging.getLogger("keras_vit")
 
 # Keras adds these to the arguments of a saved model.
 _KERAS_KEYS = {"name", "trainable", "trainable_layers", "quantized_layers", "dtype"}
-_KERAS_KEYS |= {"class_names", "preprocessing", "activation", "license"}
+_KERAS_KEYS |= {"class_names", "preprocessing", "activation", "license", "thresholds"}
 
 
 def read_run_config(file: str | os.PathLike) -> dict[str, Any]:

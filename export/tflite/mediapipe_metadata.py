@@ -22,6 +22,7 @@ _METADATA, _PARSER_VERSION = "TFLITE_METADATA", "1.0.0"
 # Masks have a flatbuffer of their own, whose one field says what to compute of the output.
 _SEGMENTER, _ACTIVATIONS = "SEGMENTER_METADATA", {"none": 0, "sigmoid": 1, "softmax": 2}
 _IMAGE_PROPERTIES, _RGB, _NORMALIZATION_OPTIONS, _TENSOR_AXIS_LABELS = 2, 1, 1, 2
+_SCORE_THRESHOLDING_OPTIONS = 3
 
 
 def add_metadata(tree: schema.ModelT, name: str, interface: Interface) -> None:
@@ -59,6 +60,10 @@ def _description(name, interface):
     result: dict[int, object] = {0: interface.output}
     if interface.class_names:
         result[6] = [{0: LABELS_FILE, 2: _TENSOR_AXIS_LABELS}]
+    if interface.thresholds and interface.output == "probabilities":
+        # One for all classes: a class of a higher one may be listed, and none is lost.
+        least = {0: float(np.float32(min(interface.thresholds)))}
+        result[4] = [{0: _SCORE_THRESHOLDING_OPTIONS, 1: least}]
     text = "Vision model. Input: RGB image in [0, 1]. How a photo becomes one: "
     text += interface.preprocessing
     graph: dict[int, object] = {2: [image], 3: [result]}
@@ -77,7 +82,8 @@ def _flatbuffer(table, identifier):
 def _write(builder, value):
     """Writes text, bytes, a list of floats or tables, or a table, and returns its offset.
 
-    A table is {position of a field: value}, where an int is an enumeration of one byte.
+    A table is {position of a field: value}, where an int is an enumeration of one byte, and a float
+    stands in the table itself.
     """
     if isinstance(value, str):
         return builder.CreateString(value)
@@ -92,10 +98,14 @@ def _write(builder, value):
             builder.PrependUOffsetTRelative(entry)
         return builder.EndVector()
     enums = {position: each for position, each in value.items() if isinstance(each, int)}
-    offsets = {position: _write(builder, value[position]) for position in value.keys() - enums}
+    floats = {position: each for position, each in value.items() if isinstance(each, float)}
+    others = value.keys() - enums.keys() - floats.keys()
+    offsets = {position: _write(builder, value[position]) for position in others}
     builder.StartObject(max(value) + 1)
     for position, offset in offsets.items():
         builder.PrependUOffsetTRelativeSlot(position, offset, 0)
+    for position, each in floats.items():
+        builder.PrependFloat32Slot(position, each, 0.0)
     for position, each in enums.items():
         builder.PrependUint8Slot(position, each, 0)
     return builder.EndObject()

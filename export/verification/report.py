@@ -26,7 +26,7 @@ class Report:
     scale: float  # the largest absolute output of the model, at least 1
     cosine: float  # mean over the images
     size_bytes: int  # of all files
-    classifies: str = "image"  # or "pixel"
+    classifies: str = "image"  # or "labels", "pixel"
     agreement: float | None = None  # part of the images, or pixels, with the same top-1 class
     model_accuracy: float | None = None  # top-1, or of pixels the mean IoU, as the next
     artifact_accuracy: float | None = None
@@ -59,7 +59,7 @@ class Report:
         seconds, percent = "{:.0f} ms", "{:.2f} %"
         latencies = (self.latency_ms or {}).items()
         outside = self.operations_outside_delegate
-        of_images = self.classifies == "image"
+        of_images = self.classifies != "pixel"
         name = "accuracy" if of_images else "mean IoU"
         agreement = "top-1 agreement" if of_images else "agreement of pixels"
         fallbacks = "; ".join(self.fallbacks or ()) or "unknown operations"

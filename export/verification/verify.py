@@ -302,8 +302,9 @@ def _other_texts(path, model, artifact):
         operations = exported_operations(model)
         size = image_size(model)
         output, of = artifact.output, model.classifies
-        expected = Interface(size, EXPORTED_RANGE, operations, output, made, labels, of)
-        content = {"activation_inside": None} | expected.to_json()
+        least = [*model.thresholds] if model.thresholds and output != "representation" else None
+        expected = Interface(size, EXPORTED_RANGE, operations, output, made, labels, of, least)
+        content = {"activation_inside": None, "thresholds": None} | expected.to_json()
         if not interface:
             wrong.append("it has no interface.json, which says how to prepare photos")
         for key, value in content.items() if interface else ():

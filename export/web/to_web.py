@@ -133,7 +133,7 @@ def to_web(
         }
         height, width = image_size(model)
         megabytes = file.stat().st_size / 1e6
-        of_images = model.classifies == "image"
+        of_images = model.classifies != "pixel"
         settings["facts"] = {
             "Model": f"{model.name}, {model.count_params() / 1e6:,.1f} million parameters",
             "Images": f"{width} × {height} pixels",
@@ -170,6 +170,7 @@ def page_settings(model: keras.Model, interface: Interface) -> dict[str, Any]:
         "image_size": list(interface.image_size),
         "classifies": interface.classifies,
         "labels": interface.class_names,
+        "thresholds": interface.thresholds,
         "activation": interface.applied,
         "rollout": list(model.grid_size) if has_rollout else None,
         "stride": model.token_stride if has_rollout else None,

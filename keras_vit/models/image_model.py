@@ -109,7 +109,8 @@ class ImageModel(keras.Model):
     """A functional model of images that names its intermediate results.
 
     Its configuration is its constructor's arguments, which layers inside are frozen or quantized,
-    and, where they are known, `class_names`, `preprocessing`, `activation` and `license`.
+    and, where they are known, `class_names`, `preprocessing`, `activation`, `thresholds` and
+    `license`.
 
     Attributes:
         preprocessing: how a photo becomes an image of the model, or None if that is not known.
@@ -157,6 +158,7 @@ class ImageModel(keras.Model):
             policy=policy,
             class_names=None,
             activation=None,
+            thresholds=None,
             shortcut=shortcut,
             computed=keras.Model(images, list(shortcut.values())[-1]) if shortcut else None,
         )
@@ -178,8 +180,14 @@ class ImageModel(keras.Model):
 
     @property
     def classifies(self) -> str:
-        """`"pixel"` where the output has a row of logits for each pixel, else `"image"`."""
-        return "pixel" if len(self.output_shape) == 4 else "image"
+        """What a row of the output is of.
+
+        `"pixel"` where there is one for each pixel, `"labels"` of images that may have several,
+        by a sigmoid with `thresholds`, else `"image"`.
+        """
+        if len(self.output_shape) == 4:
+            return "pixel"
+        return "labels" if self.thresholds and self.activation == "sigmoid" else "image"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Does what Keras does; images of another shape are refused with what to do."""
@@ -291,6 +299,24 @@ class ImageModel(keras.Model):
             require_one_of("activation", name, ACTIVATIONS)
         self._record.activation = name
 
+    @property
+    def thresholds(self) -> tuple[float, ...] | None:
+        """The least probability at which each class is an answer, in [0, 1]; None shows all.
+
+        Set to one number for each class, they are saved with the model.
+        """
+        return self._record.thresholds
+
+    @thresholds.setter
+    def thresholds(self, values: Sequence[float] | None) -> None:
+        """Takes a number in [0, 1] for each class; raises ValueError for others."""
+        if values is not None:
+            values, classes = tuple(map(float, values)), self.arguments.get("num_classes") or 0
+            if len(values) != classes or not all(0 <= each <= 1 for each in values):
+                expected = f"Expected a threshold in [0, 1] for each of {classes} classes"
+                raise ValueError(f"{expected}. Received: {values}")
+        self._record.thresholds = values
+
     def predict(self, *args: Any, **kwargs: Any) -> Any:
         """Does what `keras.Model.predict` does; several threads may call it at once."""
         self._look_at_data(*args, **kwargs)
@@ -332,6 +358,7 @@ class ImageModel(keras.Model):
             "preprocessing": self.preprocessing,
             "license": self.license,
             "activation": self._record.activation,
+            "thresholds": self.thresholds,
         }
         constructor = {"name": self.name, "trainable": self.trainable, "dtype": dtype}
         known = {name: value for name, value in known.items() if value}
@@ -342,13 +369,13 @@ class ImageModel(keras.Model):
         arguments = dict(config)
         changes = arguments.pop("trainable_layers", {})
         modes = arguments.pop("quantized_layers", {})
-        known = ("class_names", "preprocessing", "activation", "license")
-        names, preprocessing, activation, license = (arguments.pop(n, None) for n in known)
+        known = ("class_names", "preprocessing", "activation", "license", "thresholds")
+        names, preprocessing, activation, license, *more = (arguments.pop(n, None) for n in known)
         model = cls(**arguments)
         inner.apply_trainability(model, changes)
         inner.quantize_layers(model, modes)
         if not isinstance(preprocessing, str | None):
             raise ValueError(f"Expected `preprocessing` as a text. Received: {preprocessing!r}")
         model.class_names, model.preprocessing = names, preprocessing
-        model.activation, model.license = activation, license
+        model.activation, model.license, model.thresholds = activation, license, *more
         return model

@@ -65,7 +65,11 @@ def _check(name, data_dir, every_image=False, output=None):
         known = [each for each in labels if each >= 0 and each != IGNORED]
         labels = Counter({each: labels[each] for each in known})
         _show_shares(dataset, labels)
-    print(f"  {classes:,} classes, {len(labels)} of them among the images decoded")
+    if dataset.kind in ("labels", "numbers"):
+        labels = Counter()
+        print(f"  {classes:,} {'classes' if dataset.kind == 'labels' else 'numbers'} of each photo")
+    else:
+        print(f"  {classes:,} classes, {len(labels)} of them among the images decoded")
     problems += unreadable + dark
     outside = sorted(label for label in labels if not 0 <= label < classes)
     if outside:
@@ -191,12 +195,36 @@ def _show_classes(dataset):
             # A folder that is too small has none.
             with contextlib.suppress(ValueError):
                 splits[part] = [*dataset.split(part).photos]
+    if targets := dataset.photos.targets:
+        return _show_targets(dataset, splits, targets)
     counts = [Counter(photo.label for photo in photos) for photos in splits.values()]
     rows = [
         (name, *(str(count[label]) for count in counts))
         for label, name in enumerate(dataset.photos.class_names)
     ]
     Table(("class", *splits), rows).show()
+
+
+def _show_targets(dataset, splits, targets):
+    """Prints in how many photos each class is, or the smallest and largest of each number."""
+    of_labels, lines = dataset.kind == "labels", []
+    for photos in splits.values():
+        rows = np.array([targets[photo.path] for photo in photos]).reshape(
+            len(photos), dataset.num_classes
+        )
+        known = [column[~np.isnan(column)] for column in rows.T]
+        lines.append(
+            [
+                f"{each.sum():.0f} of {len(each)}"
+                if of_labels
+                else f"{each.min():g} to {each.max():g}"
+                if len(each)
+                else "none"
+                for each in known
+            ]
+        )
+    names = zip(dataset.photos.class_names, *lines, strict=True)
+    Table(("class" if of_labels else "number", *splits), [*names]).show()
 
 
 def _show_shares(dataset, labels):

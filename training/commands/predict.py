@@ -191,6 +191,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def _show(options, predictor):
+    from ..prediction.predictor import NONE
     from ..reporting.html_pages import predictions_html
 
     found = predictor.predict(range(predictor.count), pictures=bool(options.output))
@@ -211,9 +212,9 @@ def _show(options, predictor):
         photos = {photo: each.answer for photo, each in both if each.error is None}
         _write_masks(options, photos, predictor.preprocessing)
     rows = [
-        (each.id, rank, name, f"{value:.4f}")
+        (each.id, rank, name, f"{value:.4f}" if value is not None else "")
         for each in readable
-        for rank, (name, value) in enumerate(each.ranked, start=1)
+        for rank, (name, value) in enumerate(each.ranked or [(NONE, None)], start=1)
     ]
     key, *members = predictor.task.shown
     columns = ("file", "rank", *members)

@@ -3,6 +3,9 @@
 FOLDER holds one sub-folder of photos for each class. A fifth of each class is held out, unless
 there are folders train/ and test/ (or validation/, val/, dev/) above the classes.
 
+In FOLDER's place stands the CSV file of a table of photos: one class, several labels or numbers of
+each, see docs/own_tables.md.
+
 With images/ and masks/ in FOLDER, PNG masks of the same names whose values are the numbers of
 classes, it learns a class for every pixel: see docs/segmentation.md.
 
@@ -29,6 +32,7 @@ from ml_collections import ConfigDict
 from keras_vit.training import paper_tables
 from keras_vit.training.config import default_config
 from keras_vit.training.configs import finetune, parse_options
+from keras_vit.training.data.sets import photo_sets
 from keras_vit.training.data.sets.splits import HELD_OUT_FIFTH
 from keras_vit.training.io.paths import absolute_path, read_path
 
@@ -42,24 +46,26 @@ def get_config(arg: str = "") -> ConfigDict:
     # A comma may also be one in the folder's name.
     parts = arg.split(",")
     folders = (",".join(parts[:end]) for end in range(len(parts), 0, -1))
-    folder = next((each for each in folders if _is_folder(_path_of(each))), parts[0])
+    folder = next((each for each in folders if _exists(_path_of(each))), parts[0])
     rest = [part.strip() for part in parts[1 + folder.count(",") :]]
     options = parse_options(rest, "own_photos", {"model": "", "size": 0, "steps": 0, "teacher": ""})
     path = _path_of(folder)
-    if not folder.strip() or not _is_folder(path):
-        gone = "" if path.exists() else ", which does not exist"
+    if not folder.strip() or not _exists(path):
         raise ValueError(
             "Expected own_photos:FOLDER, with FOLDER holding one sub-folder of photos for each "
-            f"class. Received: {arg!r}{gone}. A table of photos trains by "
-            "--config=finetune:MODEL,csv:FILE."
+            f"class, or own_photos:TABLE, a CSV file. Received: {arg!r}, which does not exist."
         )
     config = default_config()
+    table = None if _is_folder(path) else photo_sets.read_table(path)
     has_masks = all(_is_folder(path / name) for name in ("images", "masks"))
     config.dataset = f"{'masks' if has_masks else 'folder'}:{path}"
     inside = path / "images" if has_masks else path
     splits = [
         each for each in HELD_OUT if all(_is_folder(inside / name) for name in ("train", each))
     ]
+    if table:
+        config.dataset = f"csv:{path}"
+        splits = [each for each in HELD_OUT if {"train", each} <= {*table.splits}]
     config.train_split, config.eval_split = ("train", splits[0]) if splits else HELD_OUT_FIFTH
     config.update(batch_size=32, log_every_steps=20, eval_every_steps=100)
     config.update(hand_over="best", on_error="skip", checkpoint_every_minutes=1.0)
@@ -82,6 +88,13 @@ def get_config(arg: str = "") -> ConfigDict:
     )
     # As `keras_vit.predict` and phones decode photos: all give the same answer.
     config.eval_preprocess = f"decode(precise=True)|resize({size})|value_range(-1,1)"
+    if table and table.kind == "labels":
+        config.several_labels.loss = "sigmoid"
+    if table and table.kind != "label":
+        # Whole objects, as below, of which several may be on a photo.
+        config.train_preprocess = (
+            f"decode|inception_crop({size}, area_min=0.5)|flip_lr|value_range(-1,1)"
+        )
     if has_masks:
         config.masks.decoder = "mask"
         # Whole objects: a class that a small crop shows a part of is hard to tell.
@@ -92,7 +105,12 @@ def get_config(arg: str = "") -> ConfigDict:
 
 
 def _path_of(folder):
-    return absolute_path(folder.strip().removeprefix("folder:") or ".")
+    name = folder.strip().removeprefix("folder:").removeprefix("csv:")
+    return absolute_path(name or ".")
+
+
+def _exists(path):
+    return read_path(path, path.exists)
 
 
 def _is_folder(path):

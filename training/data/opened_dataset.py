@@ -185,6 +185,11 @@ class Dataset:
         """Whether its labels are maps of classes."""
         return self.spec.label in MASKS or bool(self.photos and self.photos.masks)
 
+    @property
+    def kind(self) -> str:
+        """Of photos `PhotoSet.kind`, else ""."""
+        return self.photos.kind if self.photos else ""
+
     @functools.cached_property
     def class_names(self) -> tuple[str, ...] | None:
         """Names of the classes by label, if known; in words for ImageNet's 1,000."""
@@ -261,6 +266,8 @@ class Split:
         with tf.init_scope():
             if dataset.photos and dataset.has_masks:
                 return records.mask_reader(dataset.photos, self.photos)
+            if dataset.photos and dataset.photos.targets:
+                return records.target_reader(dataset.place, self.photos, dataset.photos.targets)
             if dataset.info is None:
                 return records.photo_reader(dataset.place, self.photos, dataset.num_classes)
             return records.record_reader(dataset.place, dataset.spec, dataset.info, self.ranges)

@@ -17,7 +17,7 @@ import os
 import pathlib
 import struct
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,6 +80,22 @@ def photo_reader(place: pathlib.Path, photos: Sequence[Photo], num_classes: int)
         example_id=lambda index: os.fsencode(photos[index].path).decode(errors="backslashreplace"),
         fingerprint=lambda: fingerprint.of_photos(photos, num_classes),
         remote=any(map(is_remote, files)),
+    )
+
+
+def target_reader(
+    place: pathlib.Path, photos: Sequence[Photo], targets: Mapping[str, tuple[float, ...]]
+) -> Reader:
+    """Returns the reader of photos whose labels are rows of numbers, float32, by their path."""
+    reader, rows = photo_reader(place, photos, 1), [targets[photo.path] for photo in photos]
+    table = tf.constant(rows, tf.float32)
+    found = fingerprint.of_photos(photos, 1)
+    texts = (f"{row}".encode() for row in rows)
+    digest = fingerprint.digest_of([found["digest"].encode(), *texts])
+    about = {"examples": len(photos), "digest": digest, "modified": found["modified"]}
+    return reader._replace(
+        parse=lambda record, index: {"image": record, "label": tf.gather(table, index)},
+        fingerprint=lambda: about,
     )
 
 

@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 from keras_vit.models.image_model import encoder_of
 
 from ..errors import UsageError
-from ..tasks import task_of
+from ..tasks import TASKS, task_of
 from .decoded_image_cache import keep_prepared
 from .opened_dataset import Dataset, open_dataset
 from .sets.known_datasets import full_name
@@ -89,6 +89,17 @@ class RunData:
             ValueError: for preprocessing to another shape than the model's (height, width,
                 channels), or another range of pixels than models take.
         """
+        kind, task = self.dataset.kind, self._task
+        if (
+            kind in ("labels", "numbers")
+            and kind != task.learns
+            and task.chosen_by != "masked.target"
+        ):
+            keys = [each.chosen_by for each in TASKS if each.learns == kind]
+            raise UsageError(
+                f"config.{' '.join(keys)}: expected a loss, as {self.dataset.name} is a table of "
+                f"{kind}: --config=own_photos:TABLE sets it."
+            )
         self._task.require_output(model, self.dataset.num_classes, self._config.dataset)
         features = encoder_of(model).endpoints["representation"]
         shape = model.input_shape[1:]

@@ -1,5 +1,6 @@
 """The protocol of evaluators: what a trainer or a command measures of a model, and how often."""
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
@@ -9,6 +10,7 @@ from ml_collections import ConfigDict
 from ..data.run_data import RunData
 from ..distillation import TeacherEvaluator, Teachers
 from ..engine.engine_interface import Engine
+from ..inference.keras_function import KerasFunction
 from ..tasks import COUNT, LOSS, task_of
 from .few_shot import FewShotEvaluator, FewShotTask
 
@@ -46,6 +48,27 @@ class SplitEvaluator:
             yield f"eval_{name}", value
 
 
+class WholeSplitEvaluator:
+    """Evaluates a run's task on all outputs of `config.eval_split` at once, on the chief."""
+
+    distributed = False
+
+    def __init__(self, config: ConfigDict, data: RunData):
+        self._task, self.every_steps, self._data = task_of(config), config.eval_every_steps, data
+        self.names = (LOSS.column, *(each.column for each in self._task.metrics), COUNT)
+        # Kept, so that a model is traced once and not at every evaluation.
+        self._function = functools.lru_cache(1)(KerasFunction)
+
+    def run(self, model: keras.Model) -> Iterator[tuple[str, float]]:
+        """Yields the metrics of `model` with the weights that it has at that moment."""
+        data, prepare = self._data, self._data.eval_preprocess.on_device
+        batches = ({**each, "image": prepare(each["image"])} for each in data.eval_batches(1, 0))
+        source = self._function(model, identified=False)
+        found = self._task.evaluate(source, batches, data.dataset, "").metrics
+        for name, value in found.items():
+            yield f"eval_{name}", value
+
+
 def create_evaluators(
     config: ConfigDict,
     engine: Engine,
@@ -59,7 +82,9 @@ def create_evaluators(
     evaluator that cannot work.
     """
     found: list[Evaluator] = []
-    if config.eval_split:
+    if config.eval_split and task_of(config).of_whole_split:
+        found.append(WholeSplitEvaluator(config, data))
+    elif config.eval_split:
         found.append(SplitEvaluator(config, engine, data))
     if config.eval_split and teachers.sources:
         found.append(TeacherEvaluator(teachers, config, engine, data))

@@ -47,7 +47,8 @@ class Interface:
     # "softmax" or "sigmoid", which makes probabilities of logits, or made those of the output.
     activation: str | None = None
     class_names: list[str] | None = None  # in the order of the output, where they are known
-    classifies: str = "image"  # or "pixel": what a row of the output is of
+    classifies: str = "image"  # or "labels", "pixel": what a row of the output is of
+    thresholds: list[float] | None = None  # least probability of each class that is an answer
 
     def __post_init__(self) -> None:
         usual = resizing(self.image_size, self.image_range)
@@ -64,7 +65,8 @@ class Interface:
         has_head = getattr(inner, "arguments", {}).get("num_classes")
         output, activation = ("logits", inner.activation) if has_head else ("representation", None)
         rest = output, activation, names or None, getattr(inner, "classifies", "image")
-        return cls(image_size(model), KERAS_RANGE, operations, *rest)
+        least = [*(getattr(inner, "thresholds", None) or ())] or None
+        return cls(image_size(model), KERAS_RANGE, operations, *rest, least)
 
     @classmethod
     def of_export(
@@ -97,7 +99,8 @@ class Interface:
             )
         operations = exported_operations(model)
         activation = None if output == "representation" else activation
-        rest = output, activation, labels, model.classifies
+        least = [*model.thresholds] if activation and model.thresholds else None
+        rest = output, activation, labels, model.classifies, least
         return cls(image_size(model), EXPORTED_RANGE, operations, *rest)
 
     @classmethod
@@ -115,6 +118,7 @@ class Interface:
             output = {"none": "probabilities", None: "representation"}.get(applied, "logits")
         inside = {"logits": applied, "probabilities": texts.get("activation_inside")}
         rest = output, inside.get(output), labels_of(path), texts.get("classifies", "image")
+        rest = *rest, texts.get("thresholds")
         return cls(image_size, EXPORTED_RANGE, texts.get("preprocessing", ""), *rest)
 
     @property
@@ -127,7 +131,7 @@ class Interface:
 
         Its keys: `image_size`, [height, width] in pixels; `image_range`, [0, 1], of RGB;
         `preprocessing`; `classifies`; `activation`, as `applied`; `activation_inside`, which made
-        probabilities.
+        probabilities; `thresholds`, where there are some.
         """
         content = {
             "image_size": list(self.image_size),
@@ -136,8 +140,9 @@ class Interface:
             "classifies": self.classifies,
             "activation": self.applied,
         }
-        inside = self.output == "probabilities"
-        return content | ({"activation_inside": self.activation} if inside else {})
+        if self.output == "probabilities":
+            content["activation_inside"] = self.activation
+        return content | ({"thresholds": self.thresholds} if self.thresholds else {})
 
     def texts(self) -> dict[str, str]:
         """Returns {file name: text} for an exported file; `labels.txt` has a class name a line."""
@@ -215,8 +220,11 @@ def _parsed(text):
         raise ValueError("its interface.json is no object")
     if not isinstance(content.get("preprocessing", ""), str):
         raise ValueError(f"its preprocessing is {content['preprocessing']!r}")
-    if content.get("classifies", "image") not in ("image", "pixel"):
+    if content.get("classifies", "image") not in ("image", "labels", "pixel"):
         raise ValueError(f"its classifies is {content['classifies']!r}")
+    least = content.get("thresholds", [])
+    if not isinstance(least, list) or not all(isinstance(each, int | float) for each in least):
+        raise ValueError(f"its thresholds are {least!r}")
     for key in ("activation", "activation_inside"):
         if content.get(key) not in (None, "none", *ACTIVATIONS):
             raise ValueError(f"its {key} is {content[key]!r}")

@@ -488,11 +488,23 @@ class _Run:
             self._say_model(hands_over_best or last_is_best, is_best)
             if not (is_best or last_is_best):
                 logger.warning("%s was removed or replaced.", folder / "best.keras")
+        if self.engine.is_chief and self.data.eval:
+            self._finish_model()
         if self.engine.is_chief and self.config.report:
             logger.info("Drawing report.html")
             report_run(folder, dataset=self.data.dataset)
         # Nobody leaves before the chief has written everything.
         self.engine.gather("")
+
+    def _finish_model(self):
+        """Adds to `model.keras` what its task takes from the held-out images, if anything."""
+        config, source = self.config, load_model(self.directory.path)
+        batches = source.batches(self.data.eval, config.eval_preprocess, config.eval_batch_size)
+        found = task_of(config).finish(source, config, batches, self.data.dataset)
+        for what, how in found.items():
+            logger.info("model.keras has %s: %s.", what, how)
+        if found:
+            self.directory.save_model(source.model)
 
     def _say_model(self, has_best, is_best):
         """Says which weights `model.keras` has, what they reach, and which `best.keras` has."""

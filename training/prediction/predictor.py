@@ -17,6 +17,8 @@ from ..inference.open_model import open_source
 from ..io.paths import attempt
 from ..io.remote_stores import local_file
 
+# Shown where no class reaches its threshold.
+NONE = "none of these classes"
 BATCH = 64
 # Attention rollout holds the attention of all layers.
 BATCH_WITH_ATTENTION = 16
@@ -199,7 +201,8 @@ class Predictor:
     def _rows(self, numbers, images, pictures) -> Iterator[Prediction]:
         model, nothing = self._model, [None] * len(numbers)
         images = np.asarray(images)
-        answers = self.task.answers(model, model(images), self._names, self.top)
+        outputs = model(images)
+        answers = self.task.answers(model, outputs, self._names, self.top)
         features = model.features(images) if self.representation else nothing
         maps, pixels = {}, images
         if pictures:
@@ -208,7 +211,9 @@ class Predictor:
             if model.rollout:
                 maps["attention"] = model.rollout(images)
             if model.class_maps:
-                best = [answer["classes"][0] for answer in answers]
+                # Where no class reaches its threshold, the one that comes nearest.
+                both = zip(answers, outputs.argmax(axis=-1).tolist(), strict=True)
+                best = [(answer["classes"] or [highest])[0] for answer, highest in both]
                 maps["evidence"] = model.class_maps(images, best)
         for row, (number, answer) in enumerate(zip(numbers, answers, strict=True)):
             yield Prediction(

@@ -142,9 +142,11 @@ def _subtitle(series, config, evaluated):
     model = config["model"]["name"] or "Vision Transformer"
     text = f"{model}, {_last_step(series)} steps of {config['batch_size']} images."
     if evaluated:
-        shown, split = evaluated["confusion"].sum(), config["eval_split"]
+        of_classes, split = "confusion" in evaluated, config["eval_split"]
+        shown = evaluated["confusion"].sum() if of_classes else evaluated["count"]
         name = "the held-out fifth" if split == HELD_OUT_FIFTH[1] else split
-        text += f" Confusion matrix and examples: {shown} images of {name}."
+        what = "Confusion matrix and examples" if of_classes else "Tables and examples"
+        text += f" {what}: {shown} images of {name}."
     return text
 
 

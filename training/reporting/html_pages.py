@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ..io.printed_table import Table
-from ..prediction.predictor import Prediction
+from ..prediction.predictor import NONE, Prediction
 from ..tasks import COUNT, METRICS
 from ..tasks.classification.evaluation import per_class
 from .doubtful_labels import MANY, doubt_table
@@ -100,6 +100,9 @@ def report_html(
     confusion: np.ndarray | None = None,
     names: Sequence[str] = (),
     examples: Sequence[Example] = (),
+    tables: Sequence[tuple[Table, str]] = (),
+    worst: Sequence[tuple[np.ndarray, str]] = (),
+    count: int = 0,
     files: Sequence[str] = (),
     doubts: Mapping[str, np.ndarray] | None = None,
     classes: Sequence[str] = (),
@@ -112,6 +115,9 @@ def report_html(
         tiles: {label: text}, the results shown first.
         confusion: (classes, classes) counts, row the label, of the classes of these `names`.
         examples: shown in this order.
+        tables: each with a note.
+        worst: images, (height, width, 3) in [0, 255], of the largest errors, and what is said.
+        count: of the images in `tables`.
         files: to link to, paths relative to the page.
         doubts: of `kept_doubts`, with the names of all classes.
     """
@@ -129,6 +135,13 @@ def report_html(
         sections += [_classes(confusion, names), _confusion(confusion, names)]
     if examples:
         sections.append(_examples(examples, names))
+    for table, said in tables:
+        title = table.title
+        sections.append(_section(title.lower(), title, _table(table.columns, table.rows), said))
+    if worst:
+        shown = "".join(_figure(image, {}, text, html.escape(text)) for image, text in worst)
+        note = f"The largest errors among {count:,} images first."
+        sections.append(_section("worst", "Worst", f'<div class="examples">{shown}</div>', note))
     if doubts and classes:
         sections.append(_doubts(doubts, classes))
     if links:
@@ -351,6 +364,7 @@ def _prediction(prediction, trained_on, shared):
         f"<td>{_percent(probability)}</td></tr>"
         for label, probability in prediction.ranked
     )
+    rows = rows or f'<tr><td class="text">{NONE}</td></tr>'
     # Smaller ones are enlarged by the browser, which smooths them.
     side = min(PHOTO_SIDE, prediction.image.shape[0])
     bars = f'<table class="bars">{rows}</table>'

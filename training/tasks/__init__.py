@@ -9,6 +9,7 @@ from .base import COUNT, COUNTED, LOSS, Metric, Task
 from .classification import Classification
 from .masked_patches import MaskedPatches
 from .segmentation import Segmentation
+from .several_labels import SeveralLabels
 
 __all__ = [
     "COUNT",
@@ -23,7 +24,12 @@ __all__ = [
 ]
 
 # The first is that of a config which chooses none.
-TASKS: tuple[Task, ...] = (Classification(), MaskedPatches(), Segmentation())
+TASKS: tuple[Task, ...] = (
+    Classification(),
+    MaskedPatches(),
+    Segmentation(),
+    SeveralLabels(),
+)
 # {column: metric} of the evaluations of all tasks.
 METRICS = {each.column: each for task in TASKS for each in task.metrics} | {LOSS.column: LOSS}
 

@@ -93,6 +93,9 @@ class Task:
     classifies: str = "image"  # or "pixel", as the output of its models does
     # Its own config keys: (name, default, meaning, further arguments of `schema.Key`).
     keys: Sequence[tuple[str, Any, str, Mapping[str, Any]]] = ()
+    learns: str = ""  # the kind of tables, `PhotoSet.kind`, that it alone learns
+    # Whether its numbers need all outputs of a split at once: `evaluate` has them, no sums.
+    of_whole_split: bool = False
     unused: Sequence[tuple[str, str]] = ()  # (keys that keep their defaults, what is expected)
     no_mixup: str = ""  # why images are never blended, as an error says it
     metrics: tuple[Metric, ...] = ()  # of its evaluations, beside `LOSS`; the first is `main`
@@ -175,6 +178,15 @@ class Task:
             total = total + ops.convert_to_numpy(sums).astype(np.float64)
         return total
 
+    def finish(
+        self, model: Any, config: ConfigDict, batches: Batches, dataset: Any
+    ) -> dict[str, str]:
+        """Changes a trained model by what held-out images tell; returns {what: how}, {} if nothing.
+
+        `model` is the run's `KerasFunction`, the others as of `evaluate`.
+        """
+        return {}
+
     def answers(
         self, model: Any, outputs: np.ndarray, names: Sequence[str] | None, top: int
     ) -> list[dict[str, list]]:
@@ -207,5 +219,5 @@ class Task:
     def page_content(
         self, arrays: Mapping[str, np.ndarray], class_names: Sequence[str] | None
     ) -> dict[str, Any]:
-        """Returns `confusion`, `names` and `examples` of `report_html`; {} shows none of them."""
+        """Returns arguments of `report_html`, such as `confusion`; {} shows nothing."""
         return {}

@@ -53,19 +53,25 @@ const colorOf = (index) =>
     [0, 1, 2].reduce((sum, place) => sum + (((index >> (3 * place + channel)) & 1) << (7 - place)), 0),
   );
 
-// Returns the most probable classes, [{ label, probability }], the best first.
+// Returns the most probable classes, [{ label, probability }], the best first; with thresholds those
+// that reach theirs, or one without a probability where none does.
 export function topClasses(logits) {
   requireNumbers(logits);
   const probabilities = ACTIVATIONS[SETTINGS.activation](logits);
   // Logits whose probabilities round to the same are in their own order.
   const order = probabilities.map((_, index) => index).sort((a, b) => logits[b] - logits[a]);
-  return order.slice(0, TOP).map((index) => ({
+  const least = SETTINGS.thresholds;
+  const shown = least ? order.filter((index) => probabilities[index] >= least[index]) : order;
+  if (!shown.length) return [{ label: "none of these classes" }];
+  const count = SETTINGS.classifies === "labels" ? shown.length : TOP;
+  return shown.slice(0, count).map((index) => ({
     label: labelOf(index),
     probability: probabilities[index],
   }));
 }
 
 function percent(part) {
+  if (part === undefined) return "";
   if (part < 0.0005) return "< 0.1 %";
   if (part >= 0.9995) return "> 99.9 %";
   return `${(100 * part).toFixed(part > 0.0995 && part < 0.995 ? 0 : 1)} %`;
@@ -85,7 +91,7 @@ export function showBars(list, classes) {
       bar.className = "bar";
       bar.setAttribute("aria-hidden", "true");
       item.append(name, value, bar);
-      requestAnimationFrame(() => bar.style.setProperty("--share", probability));
+      requestAnimationFrame(() => bar.style.setProperty("--share", probability ?? 0));
       return item;
     }),
   );

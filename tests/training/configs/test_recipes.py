@@ -250,7 +250,7 @@ def test_fine_tuning_from_random_weights_warns(tmp_path, caplog, tiny, monkeypat
     ("pretrain:ViT-S/16,imagenet21k", "no row for ViT-S/16 on imagenet21k"),
     ("pretrain:ViT-B/16,jft,epochs=14,data=tfds:mine", "for 7 epochs. Received: 14"),
     ("pretrain:ViT-B/16,imagenet2012,strength=huge", "strength: expected default or one of n"),
-    ("own_photos:nowhere,size=3", "Expected own_photos:FOLDER.*csv:FILE"),
+    ("own_photos:nowhere,size=3", "Expected own_photos:FOLDER.*own_photos:TABLE"),
     ("own_photos:.,model=m.keras", r"Expected a \.keras file\. There is nothing at .*m\.keras"),
 )
 def test_a_wrong_use_is_one_line(text, message, tmp_path, monkeypatch, capsys):

@@ -2,7 +2,8 @@
 
     folder:/data/birds          /data/birds/{crow,finch}/*.jpg           one split, `train`
     folder:/data/birds          /data/birds/{train,test}/{crow,finch}/*  a split for each folder
-    csv:/data/birds.csv         the columns path, label and perhaps split
+    csv:/data/birds.csv         the columns path, label and perhaps split; in label's place
+                                labels, value, or a column for each class or number
     masks:/data/roads           /data/roads/{images,masks}/*, or a split for each folder inside
     ade20k:/data/ADEChallengeData2016   its images/ and annotations/, of 150 classes
 
@@ -57,6 +58,8 @@ _END = 4096
 # The folder of ADE20K's maps.
 ADE20K = "annotations"
 _COLUMNS = ("path", "label", "split")
+# The columns of an answer, of which a table has one, or else one for each class or number.
+_ANSWERS = ("label", "labels", "value")
 _QUOTED = re.compile('"[^"]*"')
 _SEPARATOR = re.compile("sep=.\n", re.IGNORECASE)
 
@@ -68,6 +71,9 @@ class PhotoSet(NamedTuple):
     class_names: tuple[str, ...]
     splits: dict[str, list[Photo]]
     masks: str = ""  # the folder of maps of the photos in images/, see `mask_path`
+    kind: str = "label"  # or of a table "labels" or "numbers"
+    # By the path of a photo: 0 and 1 of each class, or numbers, NaN where nobody knows.
+    targets: Mapping[str, tuple[float, ...]] = {}
 
 
 def read(name: str) -> PhotoSet:
@@ -335,6 +341,10 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
     A path is relative to the table, or in a store; a label is the name of a class. Commas,
     semicolons or tabs separate cells, as the first line shows; rows without any text are left out.
 
+    In the place of `label` stands `labels`, names between `;`, of which there may be none; or
+    `value`, a number; or a column for each class, of 0, 1 and empty cells where nobody knows; or
+    several of numbers, where such cells are empty too.
+
     Raises:
         UsageError: if columns, rows or cells are missing, a row has more cells, a cell more
             lines or an open quote, a file is not there, a photo is listed twice, or splits differ
@@ -344,7 +354,7 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
     file = absolute_path(file)
     if not read_path(file, file.is_file):
         raise UsageError(f"Expected the CSV file of a table of photos. {file} is not one.")
-    rows: list[tuple[str, str, str, tuple[int, ...]]] = []
+    rows: list[tuple[str, str, dict[str, str], tuple[int, ...]]] = []
     lines: dict[str, int] = {}
     text = read_text(file)
     if "\0" in text:
@@ -358,11 +368,16 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
     reader = csv.DictReader(stream, strict=True, skipinitialspace=True, delimiter=separator)
     try:
         columns = list(filter(None, reader.fieldnames or ()))
-        misspelt = {name.strip().lower() for name in columns} & set(_COLUMNS) - set(columns)
-        if not {"path", "label"} <= set(columns) or misspelt or len(columns) > len(set(columns)):
+        reserved = {*_COLUMNS, *_ANSWERS}
+        misspelt = {name.strip().lower() for name in columns} & reserved - set(columns)
+        named = [name for name in columns if name in _ANSWERS]
+        answers = named or [name for name in columns if name not in reserved]
+        is_double = len(named) > 1 or len(columns) > len(set(columns))
+        if "path" not in columns or not answers or misspelt or is_double:
             raise UsageError(
                 f"Expected the columns path and label, and perhaps split, in small letters, "
-                f"separated by commas, semicolons or tabs. {file} has {','.join(columns)}."
+                "separated by commas, semicolons or tabs; or in label's place labels, value, or a "
+                f"column for each class or number. {file} has {','.join(columns)}."
             )
         for cells in reader:
             row = {name: (cell or "").strip() for name, cell in cells.items() if name}
@@ -373,7 +388,8 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
                 row["path"] = row["path"].replace("\\", "/")
                 photo = photo_path(file.parent, row["path"])
             number = reader.line_num + bool(above)
-            empty = [name for name in _COLUMNS if name in row and not row[name]]
+            needed = ("path", "label", "value", "split")
+            empty = [name for name in needed if name in row and not row[name]]
             real = photo if is_remote(photo) else os.path.realpath(photo)
             first = lines.setdefault(os.fspath(real), number)
             if empty:
@@ -388,7 +404,8 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
                 wrong = f"{row['path']}, which line {first} has too: expected each photo once"
             else:
                 split = row.get("split") or "train"
-                rows.append((split, row["path"], row["label"], size_and_time(photo)))
+                told = {name: row[name] for name in answers}
+                rows.append((split, row["path"], told, size_and_time(photo)))
                 continue
             raise UsageError(f"Line {number} of {file} has {wrong}.")
     except csv.Error as error:
@@ -397,16 +414,64 @@ def read_table(file: str | os.PathLike) -> PhotoSet:
         raise UsageError(f"Line {number} of {file} is no row of CSV: {error}.") from error
     if not rows:
         raise UsageError(f"Expected rows of photos. {file} has none.")
-    labels = _labels({label for _, _, label, _ in rows}, file)
+    told = {path: cells for _, path, cells, _ in rows}
+    kind, labels, targets = _targets(told, file)
     splits: dict[str, list[Photo]] = collections.defaultdict(list)
-    for split, path, label, details in rows:
-        splits[split].append(Photo(path, labels[label], *details))
+    for split, path, cells, details in rows:
+        label = labels[cells["label"]] if kind == "label" else 0
+        splits[split].append(Photo(path, label, *details))
     alike = len({name.casefold() for name in splits}) < len(splits)
     if alike or any(name.lower() in SPLIT_NAMES and not name.islower() for name in splits):
         raise UsageError(
             f"Expected splits in one spelling, in small letters. {file} has {', '.join(splits)}."
         )
-    return PhotoSet(file.parent, tuple(labels), dict(splits))
+    return PhotoSet(file.parent, tuple(labels), dict(splits), kind=kind, targets=targets)
+
+
+def _targets(told, file):
+    """Returns the kind of a table, {name of a class or number: place}, and the photos' targets.
+
+    `told` is {path: {column: cell}}.
+    """
+    columns = [*next(iter(told.values()))]
+    if columns == ["label"]:
+        return "label", _labels({cells["label"] for cells in told.values()}, file), {}
+    if columns == ["labels"]:
+        lists = {
+            path: {name.strip() for name in cells["labels"].split(";")} - {""}
+            for path, cells in told.items()
+        }
+        labels = _labels(set().union(*lists.values()), file)
+        if not labels:
+            raise UsageError(f"Expected names in the column labels. {file} has none.")
+        rows = {path: tuple(float(n in names) for n in labels) for path, names in lists.items()}
+        return "labels", labels, rows
+    numbers = {
+        path: tuple(_number(cell, path, name, file) for name, cell in cells.items())
+        for path, cells in told.items()
+    }
+    array = np.array([*numbers.values()])
+    is_class = columns != ["value"] and bool(np.isin(array[~np.isnan(array)], (0, 1)).all())
+    for name, cells in zip(columns, array.T, strict=True):
+        require_class_name(name, str(file))
+        known = cells[~np.isnan(cells)]
+        if not len(known) or (not is_class and np.ptp(known) == 0):
+            wanted = "a number in one row at least" if is_class else "numbers that differ"
+            raise UsageError(f"Expected {wanted} in the column {name} of {file}. It has none.")
+    return "labels" if is_class else "numbers", {n: i for i, n in enumerate(columns)}, numbers
+
+
+def _number(cell, path, column, file):
+    try:
+        found = float(cell or "nan")
+        if not cell or abs(found) < float(np.finfo("float32").max):
+            return found
+    except ValueError:
+        pass
+    raise UsageError(
+        f"Expected a finite number, such as 0, 1 or 2.5, in the column {column} of {file}. "
+        f"Received: {cell!r} for {path}. Classes stand in a column label or labels."
+    )
 
 
 def count_copies(sizes: Mapping[pathlib.Path, int], others: Mapping[pathlib.Path, int]) -> int:

@@ -138,6 +138,8 @@ def prepare_photos(
     if there:
         raise UsageError(f"{there} is there already. Name another data set, or delete it.")
     photos = photo_sets.read(source)
+    if photos.kind != "label":
+        raise UsageError(f"Expected photos with one class each. {source} has {photos.kind}.")
     if spaced := [each for each in photos.class_names if each != each.strip()]:
         raise UsageError(
             "Expected names of classes without spaces around them, which the list of a prepared "

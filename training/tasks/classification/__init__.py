@@ -31,7 +31,7 @@ _MAX_MISTAKES = 6
 class Classification(Task):
     """The model gives a logit for each class; labels are one-hot, multi-hot or soft."""
 
-    keys = (
+    keys: Sequence[tuple[str, Any, str, Mapping[str, Any]]] = (
         ("loss", "softmax", "of a classifier", {"choices": ("softmax", "sigmoid")}),
         ("label_smoothing", 0.0, "part of a training label spread over all classes", {"below": 1}),
         ("class_weights", "", "`balanced`, or one number for each class, separated by commas", {}),
@@ -43,7 +43,7 @@ class Classification(Task):
     }
     shown = ("classes", "class", "probability")
     encodes_labels_alone = True
-    metrics = (
+    metrics: tuple[Metric, ...] = (
         Metric("top1", "top-1 accuracy", of_images=True, panel="accuracy"),
         Metric("top5", "top-5 accuracy", of_images=True, of_more_than=5),
     )
@@ -150,15 +150,17 @@ class Classification(Task):
             raise ValueError(
                 f"Expected a name for each of {classes} classes. Received: {len(names)} names."
             )
-        found = zip(best.tolist(), probabilities.tolist(), strict=True)
-        return [
-            {
-                "classes": numbers,
-                "names": [names[number] if names else str(number) for number in numbers],
-                "probabilities": values,
-            }
-            for numbers, values in found
-        ]
+        least, found = model.interface.thresholds or [0] * classes, []
+        for row in zip(best.tolist(), probabilities.tolist(), strict=True):
+            kept = [(k, value) for k, value in zip(*row, strict=True) if value >= least[k]]
+            found.append(
+                {
+                    "classes": [k for k, _ in kept],
+                    "names": [names[k] if names else str(k) for k, _ in kept],
+                    "probabilities": [value for _, value in kept],
+                }
+            )
+        return found
 
     def ranked(self, answer: Mapping[str, list]) -> list[tuple[str, float]]:
         return list(zip(answer["names"], answer["probabilities"], strict=True))

@@ -1,6 +1,7 @@
 import os
 from itertools import product
 
+import numpy as np
 import pytest
 from etils import epath
 
@@ -201,7 +202,38 @@ def test_quoted_names_of_columns_hold_other_separators_and_old_encodings_are_ref
 
 
 @pytest.mark.rows(
-    ("path,class", "a.jpg,b", "Expected the columns path and label.* has path,class"),
+    ("path,labels", ["a; c", "", "c"], "labels", ("a", "c"), [[1, 1], [0, 0], [0, 1]]),
+    ("path,b,a", ["1,0", ",1", "0,"], "labels", ("b", "a"), [[1, 0], [None, 1], [0, None]]),
+    ("path,value,note", ["1.5,x", "-2,", "0,y"], "numbers", ("value",), [[1.5], [-2], [0]]),
+    ("path,h,w", ["7,2", ",3", "0,0"], "numbers", ("h", "w"), [[7, 2], [None, 3], [0, 0]]),
+)
+def test_tables_of_several_labels_and_of_numbers(columns, rows, kind, names, expected, tmp_path):
+    write_photos(tmp_path, ["0.png", "1.png", "2.png"])
+    table = [f"{number}.png,{row}" for number, row in enumerate(rows)]
+    name = write_table(tmp_path, table, columns)
+    split = data.open(name, "train")
+    assert (split.dataset.kind, split.dataset.class_names) == (kind, names)
+    found = [split.read(index)["label"].numpy() for index in range(3)]
+    np.testing.assert_array_equal(found, np.array(expected, "float32"))
+    batch = next(
+        iter(data.load_dataset(name, "train", preprocess="decode|resize(8)", batch_size=3))
+    )
+    np.testing.assert_array_equal(batch["label"], np.array(expected, "float32"))
+    # Nothing of a cache is that of the same photos with other numbers.
+    write_table(tmp_path, [*table[:2], table[2].replace("c", "a").replace(",0", ",1")], columns)
+    assert data.open(name, "train").identity != split.identity
+
+
+@pytest.mark.rows(
+    ("path,split", "a.jpg,b", "Expected the columns path and label.* has path,split"),
+    ("path,labels,label", "photos.csv,b,b", "has path,labels,label"),
+    ("path,Labels", "photos.csv,b", "in small letters.* has path,Labels"),
+    ("path,class", "photos.csv,b", "column class of .*'b' for photos.csv. Classes stand in a"),
+    ("path,value", "photos.csv,", "Line 2 of .* has no value"),
+    ("path,value", "photos.csv,1e60", "Expected a finite number.* Received: '1e60'"),
+    ("path,value", "photos.csv,3", "Expected numbers that differ in the column value"),
+    ("path,a,b", "photos.csv,1,", "Expected a number in one row at least in the column b"),
+    ("path,labels", "photos.csv,;", "Expected names in the column labels"),
     ("path,label,label", "photos.csv,crow,owl", "has path,label,label"),
     ("path,label,Split", "photos.csv,crow,test", "in small letters.* has path,label,Split"),
     ("path,label", "photos.csv,a\n./photos.csv,b", r"Line 3 of .* \./photos.csv, which line 2"),

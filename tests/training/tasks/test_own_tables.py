@@ -1,0 +1,195 @@
+import json
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from PIL import Image
+from sklearn import datasets, metrics
+
+import keras_vit
+from keras_vit import export
+from keras_vit.__main__ import main
+from keras_vit.photos.prepare_photos import prepare_photo, read_photo
+from keras_vit.training.config import schema
+from keras_vit.training.configs import own_photos
+from keras_vit.training.data import open_dataset
+from keras_vit.training.errors import UsageError
+from keras_vit.training.inference.interface import Interface
+from keras_vit.training.inference.open_model import open_source
+from keras_vit.training.loop import trainer
+from keras_vit.training.tasks import TASKS, task_of
+from keras_vit.training.tasks.several_labels import average_precision, best_threshold, sigmoid
+from tests.training.runs import column
+
+LABELS = TASKS[3]
+NAMES = ("zero", "one", "two")
+
+
+@pytest.fixture(scope="module")
+def canvases(tmp_path_factory):
+    """Canvases with up to two digits from 0 to 2 side by side, and tables of them."""
+    folder, rng = tmp_path_factory.mktemp("canvases"), np.random.default_rng(0)
+    digits = datasets.load_digits(n_class=3)
+    tables = {"labels": ["path,labels"], "columns": ["path,zero,one,two"], "value": ["path,value"]}
+    for number in range(200):
+        canvas, found = np.zeros((8, 16), np.uint8), []
+        for place in range(2):
+            if rng.random() < 0.7:
+                one = rng.integers(len(digits.target))
+                canvas[:, 8 * place :][:, :8] = np.rint(digits.images[one] * 255 / 16)
+                found.append(int(digits.target[one]))
+        name = f"{number}.png"
+        Image.fromarray(canvas.repeat(2, 0).repeat(2, 1)).save(folder / name)
+        tables["labels"].append(f"{name},{';'.join({NAMES[one] for one in found})}")
+        cells = ["" if rng.random() < 0.1 else str(int(k in found)) for k in range(3)]
+        tables["columns"].append(f"{name},{','.join(cells)}")
+        tables["value"].append(f"{name},{2000 + 100 * sum(found)}")
+    for name, lines in tables.items():
+        (folder / f"{name}.csv").write_text("\n".join(lines))
+    return folder
+
+
+def trained(table, workdir, **changes):
+    config = own_photos.get_config(f"{table},size=16,steps=60")
+    config.model.update(hidden_size=32, mlp_dim=64, num_heads=2, num_layers=2, patch_size=4)
+    config.train_preprocess = config.eval_preprocess
+    config.optimizer.base_lr, config.eval_every_steps = 3e-3, 30
+    config.update(changes)
+    trainer.train(config, workdir)
+    return workdir
+
+
+@pytest.fixture(scope="module")
+def labels_run(canvases, tmp_path_factory):
+    return trained(canvases / "columns.csv", tmp_path_factory.mktemp("runs") / "labels")
+
+
+def outputs_of(run):
+    source = open_source(run)
+    dataset = open_dataset(source.run["dataset"])
+    batches = source.batches(dataset.split("train[80%:]"), source.interface.preprocessing, 7)
+    return source.task.collected(source, batches, dataset)[:2]
+
+
+def test_measures_of_several_labels_are_those_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    rows = (rng.random((50, 4)) < [0.1, 0.3, 0.5, 0.9]).astype(float)
+    # Rounded, so that some are equal.
+    outputs = np.round(rng.normal(size=rows.shape) + rows, 1)
+    thresholds = [best_threshold(*each) for each in zip(outputs.T, rows.T, strict=True)]
+    interface = Interface((8, 8), activation="sigmoid", thresholds=thresholds)
+    found = LABELS.measured(outputs, rows, interface).metrics
+    assert found["map"] == pytest.approx(metrics.average_precision_score(rows, outputs))
+    answers = sigmoid(outputs) >= thresholds
+    for kind in ("micro", "macro"):
+        expected = metrics.f1_score(rows, answers, average=kind)
+        assert found[f"f1_{kind}"] == pytest.approx(expected)
+    assert found["loss"] == pytest.approx(
+        4 * metrics.log_loss(rows.ravel(), sigmoid(outputs).ravel())
+    )
+    for number, threshold in enumerate(thresholds):
+        labels, scores = rows[:, number], sigmoid(outputs[:, number])
+        best = max(metrics.f1_score(labels, scores >= each) for each in scores)
+        assert metrics.f1_score(labels, scores >= threshold) == pytest.approx(best)
+        assert abs(scores - threshold).min() > 1e-3
+    # Cells that nobody knows count neither way.
+    rows[::3, 1] = np.nan
+    found = LABELS.measured(outputs, rows, interface)
+    known = ~np.isnan(rows[:, 1])
+    expected = metrics.average_precision_score(rows[known, 1], outputs[known, 1])
+    assert average_precision(outputs[known, 1], rows[known, 1]) == pytest.approx(expected)
+    assert found.tables["per_class"].rows[1][2] == f"{100 * expected:.2f}"
+    flat = ~np.isnan(rows)
+    expected = metrics.f1_score(rows[flat], answers[flat])
+    assert found.metrics["f1_micro"] == pytest.approx(expected)
+    nobody = np.zeros(5)
+    assert np.isnan(average_precision(nobody, nobody)) and best_threshold(nobody, nobody) == 0.5
+
+
+@pytest.mark.parametrize("kind", ["sigmoid", "asymmetric"])
+def test_losses_of_several_labels_are_their_equations(kind):
+    config = schema.complete(
+        {"dataset": "d", "batch_size": 1, "total_steps": 1, "several_labels": {"loss": kind}}
+    )
+    assert task_of(config) is LABELS
+    logits = np.float32([[2.0, -1.0, 0.5], [-4.0, 3.0, 0.0]])
+    labels = np.float32([[1, 0, 1], [0, 0, 1]])
+    batch = {"image": logits, "label": labels, "known": np.float32([[1, 1, 0], [1, 1, 1]])}
+    losses = LABELS.objective(config, None).losses(
+        lambda x, training: ops.convert_to_tensor(x), batch
+    )
+    p = 1 / (1 + np.exp(-logits.astype(float)))
+    shifted = np.maximum(p - 0.05, 0)
+    absent = -np.log(1 - p) if kind == "sigmoid" else -(shifted**4) * np.log(1 - shifted)
+    each = np.where(labels > 0, -np.log(p), absent) * batch["known"]
+    np.testing.assert_allclose(ops.convert_to_numpy(losses), each.sum(1), rtol=1e-5)
+
+
+def test_a_table_of_several_labels_trains_and_chooses_thresholds(labels_run, canvases, capsys):
+    assert column(labels_run, "eval_map")[-1] > 0.9
+    source, (outputs, rows) = open_source(labels_run), outputs_of(labels_run)
+    assert source.interface.classifies == "labels" and source.task is LABELS
+    known = [~np.isnan(each) for each in rows.T]
+    expected = [
+        metrics.average_precision_score(rows[k, i], outputs[k, i]) for i, k in enumerate(known)
+    ]
+    assert column(labels_run, "eval_map").max() == pytest.approx(np.mean(expected), abs=1e-6)
+    thresholds = [best_threshold(outputs[k, i], rows[k, i]) for i, k in enumerate(known)]
+    assert source.model.thresholds == pytest.approx(thresholds)
+    page = (labels_run / "report.html").read_text()
+    assert "AP %" in page and "the answer:" in page and "mAP" in page
+    photos = [str(canvases / f"{number}.png") for number in range(40)]
+    found = keras_vit.predict(source.model, photos)
+    logits = source.model.predict(source_images(source, photos), verbose=0)
+    for answer, row in zip(found, logits, strict=True):
+        reached = [n for n, p, t in zip(NAMES, sigmoid(row), thresholds, strict=True) if p >= t]
+        assert sorted(name for name, _ in answer) == sorted(reached)
+    assert [] in found and any(len(answer) > 1 for answer in found)
+    page = labels_run / "predictions.html"
+    main(["predict", str(labels_run), *photos, "--json", f"--output={page}"])
+    assert page.read_text().count("none of these classes") == found.count([])
+    printed = json.loads(capsys.readouterr().out)
+    assert [[one["class"] for one in each["classes"]] for each in printed] == [
+        [name for name, _ in answer] for answer in found
+    ]
+
+
+def source_images(source, photos):
+    operations = source.interface.preprocessing
+    return np.stack([prepare_photo(read_photo(each, True), operations) for each in photos])
+
+
+def test_thresholds_are_in_every_file(labels_run, canvases, tmp_path):
+    source = open_source(labels_run)
+    photos = [str(canvases / f"{number}.png") for number in range(8)]
+    images = (source_images(source, photos) + 1) / 2
+    for write, name in ((export.to_tflite, "m.tflite"), (export.to_hub, "module")):
+        write(source.model, tmp_path / name)
+        opened = open_source(tmp_path / name)
+        assert opened.task is LABELS and opened.interface.activation == "sigmoid"
+        assert opened.interface.thresholds == [*source.model.thresholds]
+        answers = [
+            task.answers(one, one(each), NAMES, 1)
+            for task, one, each in ((LABELS, source, 2 * images - 1), (LABELS, opened, images))
+        ]
+        assert [each["names"] for each in answers[0]] == [each["names"] for each in answers[1]]
+        assert export.verify(source.model, tmp_path / name, images, costs=False).ok
+    source.model.thresholds = (0.5, 0.5, 0.25)
+    report = export.verify(source.model, tmp_path / "m.tflite", images, costs=False)
+    assert "its thresholds is" in " ".join(report.failures)
+    with pytest.raises(ValueError, match="a threshold in \\[0, 1\\] for each of 3 classes"):
+        source.model.thresholds = (0.5, 2, 0)
+    same = keras.models.model_from_json(source.model.to_json())
+    assert same.thresholds == (0.5, 0.5, 0.25)
+
+
+def test_tasks_and_tables_that_do_not_fit_are_refused(canvases, tmp_path):
+    usual = {"batch_size": 8, "total_steps": 3, "model": {"image_size": 16, "patch_size": 8}}
+    usual |= {"train_preprocess": "decode|resize(16)|value_range(-1,1)"}
+    table = {"dataset": f"csv:{canvases}/labels.csv", **usual}
+    with pytest.raises(UsageError, match=r"config\.several_labels\.loss: expected a loss, as csv:"):
+        trainer.train(table, tmp_path / "run")
+    digits = {"dataset": f"csv:{canvases}/labels.csv", **usual, "mixup_p": 0.1}
+    with pytest.raises(UsageError, match="expected 0, as cells of a table may be empty"):
+        trainer.train(digits | {"several_labels": {"loss": "sigmoid"}}, tmp_path / "run")

@@ -1,0 +1,224 @@
+"""Several labels: each class is on an image or is not, whatever the others are.
+
+Average precision and F1 are those of scikit-learn, over the images of which a class is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ml_collections import ConfigDict
+
+from ..io.printed_table import Table
+from .base import Batches, Evaluation, Metric
+from .table_task import TableTask
+
+if TYPE_CHECKING:
+    import keras
+    import numpy as np
+    import tensorflow as tf
+
+    from ..engine.update import Objective
+
+# Of the asymmetric loss (Ridnik et al., 2021), as its authors train on COCO: the exponent of easy
+# negatives, and the probability below which a negative counts as none.
+GAMMA, MARGIN = 4, 0.05
+_EVEN = 0.5
+
+
+class SeveralLabels(TableTask):
+    """The model gives a logit for each class, whose sigmoid is the probability that it is there."""
+
+    chosen_by = "several_labels.loss"
+    classifies = "labels"
+    learns = "labels"
+    keys = (
+        (
+            chosen_by,
+            "",
+            "sigmoid or asymmetric: any number of classes for an image; empty: one",
+            {"choices": ("", "sigmoid", "asymmetric")},
+        ),
+    )
+    metrics = (
+        Metric("map", "mAP", panel="mAP"),
+        Metric("f1_micro", "micro F1", panel="micro F1"),
+        Metric("f1_macro", "macro F1", panel="macro F1"),
+    )
+
+    def model_to_train(
+        self, model: keras.Model, config: ConfigDict, num_classes: int
+    ) -> keras.Model:
+        if model.arguments["num_classes"] == num_classes:
+            model.activation, model.thresholds = "sigmoid", (_EVEN,) * num_classes
+        return model
+
+    def encode(self, example: dict[str, tf.Tensor], num_classes: int) -> dict[str, tf.Tensor]:
+        """Encodes a row as `TableTask` does; a class, or a list of them, as 0 and 1."""
+        from .classification import encode_classes
+
+        label = example["label"]
+        if label.dtype.is_integer and (label.shape.rank or 0) < 2:
+            example = {**example, "label": encode_classes(label, num_classes)}
+        return super().encode(example, num_classes)
+
+    def objective(self, config: ConfigDict, split: Any) -> Objective:
+        from keras import ops
+
+        from ..engine.update import Objective
+
+        is_asymmetric = config.several_labels.loss == "asymmetric"
+
+        def losses(model, batch):
+            logits = ops.cast(model(batch["image"], training=True), "float32")
+            absent = -ops.log_sigmoid(-logits)
+            if is_asymmetric:
+                shifted = ops.relu(ops.sigmoid(logits) - MARGIN)
+                absent = -(shifted**GAMMA) * ops.log1p(-shifted)
+            labels, present = batch["label"], -ops.log_sigmoid(logits)
+            each = labels * present + (1.0 - labels) * absent
+            return ops.sum(batch["known"] * each, axis=-1)
+
+        return Objective(losses)
+
+    def logits(self, model: Any) -> Any:
+        from .classification.evaluation import logits_of
+
+        return logits_of(model, "sigmoid") if model.interface.output == "probabilities" else model
+
+    def errors(self, outputs: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Returns the sigmoid cross-entropy."""
+        import numpy as np
+
+        logits, known = outputs.astype(np.float64), ~np.isnan(rows)
+        return known * (np.logaddexp(0, logits) - np.nan_to_num(rows) * logits)
+
+    def measured(self, outputs: np.ndarray, rows: np.ndarray, interface: Any) -> Evaluation:
+        import numpy as np
+
+        thresholds = interface.thresholds or [_EVEN] * rows.shape[1]
+        table, hits, answered, present = _by_class(outputs, rows, thresholds, interface.class_names)
+        precisions = np.array([average_precision(*each) for each in _known(outputs, rows)])
+        found = {
+            "map": float(np.nanmean(precisions)) if not np.isnan(precisions).all() else 0.0,
+            "f1_micro": float(_f1(hits.sum(), answered.sum(), present.sum())),
+            "f1_macro": float(np.mean(_f1(hits, answered, present))),
+        }
+        loss, note = float(self.errors(outputs, rows).sum(axis=1).mean()), ""
+        if set(thresholds) != {_EVEN}:
+            note = "F1 is at the model's thresholds: on the images that chose them it is too high."
+        return Evaluation({"loss": loss, **found, "count": len(rows)}, {"per_class": table}, note)
+
+    def finish(
+        self, model: Any, config: ConfigDict, batches: Batches, dataset: Any
+    ) -> dict[str, str]:
+        """Chooses the threshold of each class that has the largest F1 on held-out images."""
+        outputs, rows, _ = self.collected(model, batches, dataset)
+        model.model.thresholds = [best_threshold(*each) for each in _known(outputs, rows)]
+        return {"thresholds": f"of each class, by its F1 on {len(rows):,} held-out images"}
+
+    def answers(
+        self, model: Any, outputs: np.ndarray, names: Sequence[str] | None, top: int
+    ) -> list[dict[str, list]]:
+        """Returns all classes at or above their thresholds, the most probable first."""
+        return super().answers(model, outputs, names, outputs.shape[-1])
+
+    def page_content(
+        self, arrays: Mapping[str, np.ndarray], class_names: Sequence[str] | None
+    ) -> dict[str, Any]:
+        import numpy as np
+
+        outputs, rows, thresholds = (arrays[key] for key in ("outputs", "labels", "thresholds"))
+        table, *_ = _by_class(outputs, rows, thresholds, class_names)
+        order = np.argsort([float(row[2]) if row[2] != "–" else 101 for row in table.rows])
+        names, worst = [row[0] for row in table.rows], []
+        for image, number in zip(arrays["images"], arrays["chosen"], strict=True):
+            has = rows[number] > 0, sigmoid(outputs[number]) >= thresholds
+            is_, said = (", ".join(np.array(names)[each]) or "nothing" for each in has)
+            worst.append((image, f"{is_}; the answer: {said}"))
+        note = "The worst average precision first. F1 is at the threshold of each class."
+        shown = Table(table.columns, [table.rows[i] for i in order], "Classes")
+        return {"tables": [(shown, note)], "worst": worst, "count": len(rows)}
+
+
+def sigmoid(logits: np.ndarray) -> np.ndarray:
+    """Returns probabilities, float64, without an overflow."""
+    import numpy as np
+
+    return np.exp(-np.logaddexp(0, -np.asarray(logits, np.float64)))
+
+
+def average_precision(scores: np.ndarray, labels: np.ndarray) -> float:
+    """Returns the average precision of a class, NaN where no label is 1; both are (images,).
+
+    The sum of precisions at each distinct score, times the recall gained there.
+    """
+    import numpy as np
+
+    hits, answered, _ = _cuts(scores, labels)
+    if not len(hits) or not hits[-1]:
+        return float("nan")
+    return float(np.sum(np.diff(hits, prepend=0) * hits / answered) / hits[-1])
+
+
+def best_threshold(scores: np.ndarray, labels: np.ndarray) -> float:
+    """Returns the threshold on the sigmoid of scores of the largest F1, the highest of equal ones.
+
+    It is in the middle between two images; 0.5 of a class without any.
+    """
+    import numpy as np
+
+    hits, answered, cuts = _cuts(scores, labels)
+    if not len(hits) or not hits[-1]:
+        return _EVEN
+    probabilities = [*sigmoid(cuts), 0.0]
+    best = int(np.argmax(_f1(hits, answered, hits[-1])))
+    return float(probabilities[best] + probabilities[best + 1]) / 2
+
+
+def _cuts(scores, labels):
+    """Returns labels that are 1 and images at or above each distinct score, and these scores."""
+    import numpy as np
+
+    order = np.argsort(-scores, kind="stable")
+    scores = scores[order]
+    ends = np.flatnonzero(np.diff(scores, append=-np.inf))
+    return np.cumsum(labels[order])[ends], ends + 1, scores[ends]
+
+
+def _known(outputs, rows):
+    """Yields (scores, labels) of the images of which each class is known."""
+    import numpy as np
+
+    for scores, labels in zip(outputs.T, rows.T, strict=True):
+        known = ~np.isnan(labels)
+        yield scores[known], labels[known]
+
+
+def _f1(hits, answered, present):
+    import numpy as np
+
+    return 2 * hits / np.maximum(answered + present, 1)
+
+
+def _by_class(outputs, rows, thresholds, names):
+    """Returns a table, and for each class its right answers, answers and labels, (classes,)."""
+    import numpy as np
+
+    answered = (sigmoid(outputs) >= np.asarray(thresholds)) & ~np.isnan(rows)
+    labels = np.nan_to_num(rows) > 0
+    counts = [each.sum(axis=0) for each in (answered & labels, answered, labels)]
+    lines = []
+    for number, (hits, said, present) in enumerate(zip(*counts, strict=True)):
+        known = ~np.isnan(rows[:, number])
+        precision = average_precision(outputs[known, number], rows[known, number])
+        shares = [hits / said if said else None, hits / present if present else None]
+        shares += [_f1(hits, said, present) if present or said else None]
+        texts = ["–" if each is None else f"{100 * each:.2f}" for each in shares]
+        name = names[number] if names else str(number)
+        ap = "–" if np.isnan(precision) else f"{100 * precision:.2f}"
+        of = f"{present} of {known.sum()}"
+        lines.append((name, of, ap, f"{thresholds[number]:.3f}", *texts))
+    columns = ("class", "images", "AP %", "threshold", "precision %", "recall %", "F1 %")
+    return Table(columns, lines), *counts

@@ -55,6 +55,7 @@ FAMILIES: dict[str, Callable[[], keras.Model]] = {
     "registers, class token beside the mean": _vit(classifier="token_gap", register_tokens=2),
     "attention pooling (MAP)": _vit(classifier="map"),
     "every token": _vit(classifier="unpooled"),
+    "two class tokens and heads": _vit(classifier="distilled"),
     "no head": _vit(num_classes=None),
     "pre-training head, erf": _vit(representation_size=16, gelu="erf"),
     "no positions": _vit(position_embedding="none"),

@@ -63,6 +63,7 @@ _FLEXIVIT = (("small", 16, (240,)), ("base", 16, (240,)), ("large", 16, (240,)))
 _FAMILIES: tuple[tuple[str, Any, dict[str, Any]], ...] = (
     ("vit_{}_patch{}_{}", _VIT, {}),
     ("deit_{}_patch{}_{}", _DEIT, {}),
+    ("deit_{}_distilled_patch{}_{}", _DEIT, {"classifier": "distilled"}),
     ("deit3_{}_patch{}_{}", _DEIT3, {}),
     ("vit_{}_patch{}_dinov2", _DINOV2, {}),
     ("vit_{}_patch{}_reg4_dinov2", _DINOV2, {"register_tokens": 4}),

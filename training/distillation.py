@@ -27,6 +27,8 @@ from .tasks.classification.evaluation import class_order
 
 # Below it the logarithm of a teacher's probability is that of this number.
 _LEAST = 1e-8
+# The endpoints of a student of two heads, for labels and for teachers.
+_HEADS = ("class_logits", "distillation_logits")
 
 
 def _kl(teacher, student, temperature):
@@ -35,6 +37,11 @@ def _kl(teacher, student, temperature):
     learned = ops.log_softmax(student / temperature, axis=-1)
     of_target = ops.log(ops.maximum(target, _LEAST))
     return temperature**2 * ops.sum(target * (of_target - learned), axis=-1)
+
+
+def _soft(teacher, student, temperature):
+    """DeiT's mean over the classes of the summands of `_kl`."""
+    return _kl(teacher, student, temperature) / student.shape[-1]
 
 
 def _hard(teacher, student, temperature):
@@ -48,7 +55,7 @@ def _l2(teacher, student, temperature):
     return ops.sum(ops.square(teacher - student), axis=-1)
 
 
-LOSSES = {"kl": _kl, "hard": _hard, "l2": _l2}
+LOSSES = {"kl": _kl, "soft": _soft, "hard": _hard, "l2": _l2}
 
 
 def distillation_loss(
@@ -57,10 +64,10 @@ def distillation_loss(
     """Returns a loss of a student beside its teacher.
 
     Args:
-        kind: "kl", T² times the divergence of the softmaxes at temperature T; "hard",
-            cross-entropy with the class of the teacher's largest logit; "l2", the squared
-            distance of the logits.
-        temperature: T > 0, of "kl".
+        kind: "kl", T² times the divergence of the softmaxes at temperature T; "soft", DeiT's, that
+            over the number of classes; "hard", cross-entropy with the class of the teacher's
+            largest logit; "l2", the squared distance of the logits.
+        temperature: T > 0, of "kl" and "soft".
 
     Returns:
         A function of (teacher_logits, student_logits), both (batch, classes), to the losses,
@@ -94,12 +101,14 @@ class Teachers:
         self.identity = ""
         self._models: list[tuple[keras.Model, list[int] | None]] = []
 
-    def open(self, objective: Objective) -> Objective:
+    def open(self, objective: Objective, student: keras.Model) -> Objective:
         """Opens the teachers where the engine makes weights; returns what the student minimizes.
 
         It is `label_weight` times `objective` and, for the rest, the sum over the teachers of
-        their losses. Raises `UsageError` for a teacher of other classes, `ValueError` or
-        `FileNotFoundError` for one that cannot be opened.
+        their losses; of a student with classifier="distilled" the first is of the class head and
+        the rest of the distillation head, as DeiT has it. Raises `UsageError` for a teacher of
+        other classes, or if such a class head would learn nothing; `ValueError` or
+        `FileNotFoundError` for a teacher that cannot be opened.
         """
         digest = hashlib.sha256()
         for source in self.sources:
@@ -110,14 +119,21 @@ class Teachers:
             return objective
         self.identity = digest.hexdigest()
         share = self._settings.label_weight
+        if _has_two_heads(student) and not share:
+            raise UsageError(
+                "config.distill.label_weight: expected more than 0 (DeiT has 0.5) for a model with "
+                'classifier="distilled", whose class head learns from labels alone. Received: 0.'
+            )
         distance = distillation_loss(self._settings.loss, self._settings.temperature)
 
         def losses(model: keras.Model, batch: Batch) -> Tensor:
-            student = model(batch["image"], training=True)
-            taught = sum(distance(each, student) for each in self.logits(batch["image"]))
+            student = model.up_to(_HEADS) if _has_two_heads(model) else model
+            found = student(batch["image"], training=True)
+            of_labels, of_teachers = [found] * 2 if student is model else map(found.get, _HEADS)
+            taught = sum(distance(each, of_teachers) for each in self.logits(batch["image"]))
             if not share:
                 return taught
-            labeled = objective.losses(lambda *images, **training: student, batch)
+            labeled = objective.losses(lambda *images, **training: of_labels, batch)
             return share * labeled + (1 - share) * taught
 
         weights = [each for model, _ in self._models for each in model.weights if not is_seed(each)]
@@ -180,6 +196,10 @@ class TeacherEvaluator:
         *sums, count = self._split_sums()
         for name, value in zip(self.names, sums, strict=True):
             yield name, float(value / count)
+
+
+def _has_two_heads(student):
+    return getattr(student, "arguments", {}).get("classifier") == "distilled"
 
 
 def _opened(source, num_classes):

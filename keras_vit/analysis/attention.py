@@ -13,6 +13,7 @@ from keras import ops
 
 from keras_vit.backends.by_backend import predicting
 from keras_vit.models.any_resolution import AttentionOfBlock
+from keras_vit.models.argument_ranges import CLASS_TOKENS
 from keras_vit.models.image_model import require_kind
 from keras_vit.models.segmenter import Segmenter
 from keras_vit.models.vision_transformer import VisionTransformer
@@ -166,12 +167,16 @@ def readout(model: VisionTransformer, last: Tensor) -> tuple[Tensor, Tensor]:
         pooled = ops.mean(pool.probabilities(pool.probe, tokens), axis=1)
         pooled = ops.pad(pooled, ((0, 0), (0, 0), (first, 0)))
         return pooled, ops.matmul(pooled, last)
-    token = np.eye(1, count, dtype="float32")[None], last[:, :1]
+    tokens = CLASS_TOKENS.get(classifier, 1)
+    token = (
+        (np.arange(count) < tokens).astype("float32")[None, None] / tokens,
+        ops.mean(last[:, :tokens], axis=1, keepdims=True) if tokens > 1 else last[:, :1],
+    )
     patches = (np.arange(count) >= first).astype("float32") / (count - first)
     mean = patches[None, None], ops.mean(last[:, first:], axis=1, keepdims=True)
     if classifier == "token_gap":
         return tuple((a + b) / 2 for a, b in zip(token, mean, strict=True))
-    return token if classifier == "token" else mean
+    return token if classifier in ("token", "distilled") else mean
 
 
 def attention_rollout(model: keras.Model, images: Tensor, batch_size: int = 8) -> np.ndarray:
@@ -180,8 +185,9 @@ def attention_rollout(model: keras.Model, images: Tensor, batch_size: int = 8) -
     The paper follows attention from the output token to the image (appendix D.7): the map is the
     rolled-out row of the tokens that the representation reads. That is the class token with
     `classifier="token"`; the mean of the patches with "gap" and "unpooled"; the mean of those two
-    with "token_gap", whose representation is both; the mean of the patches under the pooling's
-    weights with "map". Register tokens pass attention on, and are left out of the map.
+    with "token_gap", whose representation is both; that of the two class tokens with "distilled";
+    the mean of the patches under the pooling's weights with "map". Register tokens pass attention
+    on, and are left out of the map.
 
     Args:
         model: a `keras_vit.VisionTransformer` with global attention; hybrids too.

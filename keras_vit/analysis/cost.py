@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import keras
 
 from keras_vit import models, variants
-from keras_vit.models.argument_ranges import WITH_CLASS_TOKEN, as_height_width, checked
+from keras_vit.models.argument_ranges import CLASS_TOKENS, as_height_width, checked
 
 # A multiplication and an addition; a backward pass costs two forward passes.
 FLOPS_PER_MAC = 2
@@ -140,7 +140,7 @@ def _encoder(a, grid, tokens):
         rows, columns = grid
         by_line = attention(columns, sequences=rows) + attention(rows, sequences=columns)
         return by_line * depth, mlp() * (2 * depth), Cost(2 * width) * (4 * depth + 1)
-    queries = 1 if a.classifier == "token" else tokens
+    queries = CLASS_TOKENS[a.classifier] if a.classifier in ("token", "distilled") else tokens
     every, every_mlp = attention(tokens) * (depth - 1), mlp() * (depth - 1)
     norms = Cost(2 * width) * (2 * depth + 1)
     return every + attention(tokens, queries=queries), every_mlp + mlp(queries), norms
@@ -166,8 +166,9 @@ def _head(a, tokens):
         head += _mlp(width, a.mlp_dim, 1)
         norm = Cost(2 * width)
     inputs = 2 * width if a.classifier == "token_gap" else width
+    heads = 2 if a.classifier == "distilled" else 1
     for units in filter(None, (a.representation_size, a.num_classes)):
-        head += _dense(inputs, units, tokens if a.classifier == "unpooled" else 1)
+        head += _dense(inputs, units, tokens if a.classifier == "unpooled" else 1) * heads
         inputs = units
     return head, norm
 
@@ -190,14 +191,14 @@ def _vision_transformer(a):
             f"{stem.size[0]} x {stem.size[1]}."
         )
     grid = (height, columns)
-    class_token = a.classifier in WITH_CLASS_TOKEN
-    tokens, registers = patches + class_token, a.register_tokens
+    class_tokens = CLASS_TOKENS.get(a.classifier, 0)
+    tokens, registers = patches + class_tokens, a.register_tokens
     attention, mlp, encoder_norm = _encoder(a, grid, tokens + registers)
     head, head_norm = _head(a, tokens)
     return {
         "convolution": stem.convolutions,
         "patch embedding": _dense(patch**2 * stem.channels, width, patches),
-        "class token": Cost(width * class_token),
+        "class token": Cost(width * class_tokens),
         "register tokens": Cost(registers * width),
         "position embedding": _positions(a, grid, tokens),
         "attention": attention,

@@ -22,7 +22,7 @@ CONFIG, PREPROCESSOR = "config.json", "preprocessor_config.json"
 # A key of our own in config.json: {"image_size": [height, width], "operations": …}.
 OPERATIONS = "keras_vit_preprocessing"
 # Hugging Face's architectures that models here are.
-MODEL_TYPES = ("vit", "dinov2", "dinov2_with_registers", "dinov3_vit", "siglip")
+MODEL_TYPES = ("vit", "deit", "dinov2", "dinov2_with_registers", "dinov3_vit", "siglip")
 MODEL_TYPES += ("siglip_vision_model",)
 # Names of Hugging Face and of timm.
 _GELU = {"gelu": "erf", "gelu_erf": "erf", "gelu_python": "erf"}
@@ -58,7 +58,7 @@ def stated_grid(config: Mapping[str, Any], arrays: Mapping[str, Any]) -> Grid | 
     ]
 
     def fits(grid):
-        return any(0 <= count - grid[0] * grid[1] <= 1 for count in entries)
+        return any(0 <= count - grid[0] * grid[1] <= 2 for count in entries)
 
     tower = config.get("vision_config")
     of_hugging_face = tower if isinstance(tower, dict) else config

@@ -31,6 +31,7 @@ from keras_vit.variants import TIMM_NAMES
 # What transformers takes where its config.json leaves these out; other sizes are ViT-B/16's.
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "vit": {"layer_norm_epsilon": 1e-12},
+    "deit": {"layer_norm_epsilon": 1e-12},
     "dinov2": {"patch_size": 14, "mlp_ratio": 4},
     "dinov2_with_registers": {"mlp_ratio": 4, "num_register_tokens": 4},
     "dinov3_vit": {"hidden_size": 384, "intermediate_size": 1536, "num_heads": 6},
@@ -144,7 +145,7 @@ def _arguments(contents, layout):
     size, patch = as_height_width(arguments["image_size"]), arguments.get("patch_size", 16)
     table = shapes.get(layout.modules.get(POSITION_TABLE))
     places = (size[0] // patch) * (size[1] // patch)
-    if table and not 0 <= table[-2] - places <= 1:
+    if table and not 0 <= table[-2] - places <= 2:
         raise _contradiction(contents, f"the positions: {table[-2]} of them, {places} patches")
     classes = shapes.get(f"{layout.modules['head']}.weight", (None,))[0]
     for labels in (config.get("id2label"), config.get("label_names")):
@@ -155,6 +156,8 @@ def _arguments(contents, layout):
 
 
 def _classifier(config, layout, shapes, stated, classes):
+    if layout.modules.get("dist") in shapes:
+        return "distilled"
     has_token = layout.modules.get("cls") in shapes
     if "architecture" not in config:
         if not has_token:

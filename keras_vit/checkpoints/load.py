@@ -34,11 +34,11 @@ from keras_vit.photos.imagenet_classes import imagenet_classes
 
 LAYOUTS = (Layout(), BiTLayout(), *TORCH_LAYOUTS)
 # Names of arrays that no model here has a place for, and why.
-_REFUSED = {
-    r"lora_|\.base_layer\.": ADAPTER,
+_REFUSED = {r"lora_|\.base_layer\.": ADAPTER}
+# Names of arrays of a second class token, for other models than those that have one.
+_DISTILLED = {
     r"dist_token|distillation_|head_dist": "is of a distilled model: its second class token takes "
-    "part in attention, and models here have one. Load a DeiT that was trained without, such as "
-    "timm/deit_base_patch16_224.fb_in1k. Nothing was loaded.",
+    'part in attention. Build the model with classifier="distilled". Nothing was loaded.',
 }
 # Keys of a configuration that turn off the biases of these parts of every block.
 _BIASES = {"qkv_bias": "query key value", "proj_bias": "out Dense_0 Dense_1"}
@@ -163,6 +163,8 @@ def _open(model, path, position_grid=None, mean=None, std=None, flexible=False):
         flexible = flexible or row.flexible
     grid = position_grid or contents.grid
     layout = layout_of(contents, grid)
+    if _classifier_of(encoder_of(model)) != "distilled":
+        _refuse(contents, _DISTILLED)
     license = row.license if row else contents.own.get("license") or layout.license
     license = None if license in PERMISSIVE else license
     contents.own = {**contents.own, "license": license}
@@ -199,6 +201,17 @@ def _open(model, path, position_grid=None, mean=None, std=None, flexible=False):
     return file
 
 
+def _classifier_of(model):
+    return getattr(model, "arguments", {}).get("classifier")
+
+
+def _refuse(contents, refusals):
+    for marks, refusal in refusals.items():
+        refused = [name for name in contents.arrays if re.search(marks, name)]
+        if refused:
+            raise CheckpointError(f"{contents.path} {refusal}", left_over=refused)
+
+
 def _convert_patches(file, model, normalization):
     """Converts the file's patch embedding; leaves other shapes, for the comparison to refuse."""
     named = {array.names[1]: array for array in file.arrays}
@@ -232,10 +245,7 @@ def layout_of(contents: Contents, grid: Grid | None) -> FileLayout:
     for each in TORCH_LAYOUTS:
         if each.detect(contents.shapes):
             contents.arrays = each.converted(contents.arrays)
-    for marks, refusal in _REFUSED.items():
-        refused = [name for name in contents.arrays if re.search(marks, name)]
-        if refused:
-            raise CheckpointError(f"{contents.path} {refusal}", left_over=refused)
+    _refuse(contents, _REFUSED)
     prefixes = {name[: m.end()] for name in contents.arrays for m in re.finditer(r"^|\.", name)}
     found: list[str] = []
     for prefix in sorted(prefixes):
@@ -395,7 +405,7 @@ def _resized(file, array, value):
         return value
     file.layout.require_table(shape[-2], file.contents.shapes, grid)
     side = math.isqrt(shape[-2])
-    if file.is_published and not grid and 0 <= shape[-2] - side**2 <= 1:
+    if file.is_published and not grid and 0 <= shape[-2] - side**2 <= 2:
         grid = side, side
     mine = positions.class_token, positions.grid_size
     return resize_table(table, *mine, grid, file.layout.class_entry, file.interpolation)
@@ -425,6 +435,8 @@ def _compare_stated_arguments(model, contents, row, layout, stated):
     pool = contents.own.get("classifier") or (pool and _POOLING.get(str(pool), f"timm's {pool}"))
     if pool == "gap" and layout.class_entry:
         pool = "token_gap"  # of which it is the second half
+    if pool == "token" and _classifier_of(model) == "distilled":
+        pool = "distilled"  # of which it is the first half; the arrays show the other
     if stated.get("pool_include_prefix") and model.arguments.get("register_tokens"):
         pool = pool if pool in (None, "token") else f"{pool} of all tokens"
     if pool and model.arguments.get("classifier", pool) not in (pool, "unpooled"):

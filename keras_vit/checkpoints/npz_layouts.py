@@ -4,6 +4,9 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
 
 from keras_vit.checkpoints.layout import PLAIN, STACKED, FileArray, FileLayout, Grid, Shapes
 from keras_vit.checkpoints.weights_of_model import BLOCK, POSITION_TABLE, Weight
@@ -34,9 +37,9 @@ class Layout(FileLayout):
         renumbered: bool, whether the modules of a block are counted class by
             class ("LayerNorm_1") instead of all together ("LayerNorm_2").
         positions: the name of the table of position embeddings.
-        class_position: bool, whether that table has an entry for the class
-            token. Without one the table is added before the class token is
-            prepended, and the token's own array holds the sum.
+        class_position: bool, whether that table has entries for class
+            tokens. Without them the table is added before these tokens are
+            prepended, and a token's own array holds the sum.
         scanned: bool, whether the blocks are stacked in arrays with a leading
             axis of blocks, as `jax.lax.scan` leaves them.
         group_norm_rank: 1 or 4, the rank of the arrays of group normalization.
@@ -72,11 +75,12 @@ class Layout(FileLayout):
         arrays: list[FileArray] = []
         stacks: dict[str, list[Weight]] = {}
         table = next((w for w in weights if w.name == POSITION_TABLE), None)
-        if self.class_position or not getattr(table and table.positions, "class_token", False):
-            table = None
+        count = 0 if self.class_position else getattr(table and table.positions, "class_token", 0)
+        value = table.value() if table and count else np.empty(0)
+        entries = {"cls": value[:, :1], "dist": value[:, 1:2]} if count else {}
 
-        def absorb(values, shape):
-            return values[0] + table.value()[:, :1]
+        def absorb(values, _, own):
+            return values[0] + own
 
         for weight in weights:
             name, shape, packing = self._name(weight.name), tuple(weight.shape), PLAIN
@@ -85,11 +89,11 @@ class Layout(FileLayout):
                 continue
             if self.group_norm_rank == 4 and GROUP_NORM.fullmatch(weight.name):
                 shape = (1, 1, 1, *shape)
-            elif table and weight.name == "cls":
-                packing = PLAIN._replace(pack=absorb)
-            elif weight is table:
-                shape = (1, shape[1] - 1, shape[2])
-                packing = PLAIN._replace(pack=lambda values, _: values[0][:, 1:])
+            elif weight.name in entries:
+                packing = PLAIN._replace(pack=partial(absorb, own=entries[weight.name]))
+            elif count and weight is table:
+                shape = (1, shape[1] - count, shape[2])
+                packing = PLAIN._replace(pack=lambda values, _: values[0][:, count:])
             arrays.append(FileArray(name, shape, (weight,), packing))
         for name, stack in stacks.items():
             arrays.append(FileArray(name, (len(stack), *stack[0].shape), tuple(stack), STACKED))

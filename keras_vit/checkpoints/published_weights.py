@@ -121,6 +121,10 @@ DEIT = (
     ("deit_small_patch16_224", "ViT-S/16", 224, 22_050_664, 79.9, None),
     ("deit_base_patch16_224", "ViT-B/16", 224, 86_567_656, 81.8, None),
     ("deit_base_patch16_384", "ViT-B/16", 384, 86_859_496, 82.9, None),
+    ("deit_tiny_distilled_patch16_224", "ViT-Ti/16", 224, 5_910_800, 74.5, None),
+    ("deit_small_distilled_patch16_224", "ViT-S/16", 224, 22_436_432, 81.2, None),
+    ("deit_base_distilled_patch16_224", "ViT-B/16", 224, 87_338_192, 83.4, None),
+    ("deit_base_distilled_patch16_384", "ViT-B/16", 384, 87_630_032, 85.2, None),
     ("deit3_small_patch16_224", "ViT-S/16", 224, 22_059_496, 81.4, 83.1),
     ("deit3_small_patch16_384", "ViT-S/16", 384, 22_205_416, 83.4, 84.8),
     ("deit3_medium_patch16_224", "ViT-M/16", 224, 38_849_512, 83.0, 84.5),
@@ -214,6 +218,7 @@ def _rows():
         for tag, score in zip(("fb_in1k", "fb_in22k_ft_in1k"), scores, strict=True):
             if score:
                 facts = {"image_size": size, "parameters": parameters, "score": score}
+                facts["arguments"] = TIMM_NAMES[name][2]
                 yield _hub(f"{name}.{tag}", model, **facts)
     for size, model, *variants in DINOV2:
         for registers, (parameters, score) in zip((0, 4), variants, strict=True):

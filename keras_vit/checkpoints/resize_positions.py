@@ -42,7 +42,7 @@ def resize_grid(grid: np.ndarray, *sizes: int, interpolation: str = "corners") -
 
 def grid_of_table(
     entries: int,
-    class_token: bool,
+    class_token: bool | int,
     grid_size: Grid,
     stated: Grid | None = None,
     class_entry: bool | None = None,
@@ -50,12 +50,12 @@ def grid_of_table(
     """Returns the (rows, columns, class entries) of a table of position embeddings.
 
     A table has the grid that is stated, else the model's if its length fits, else a square one.
-    Each can have an entry for the class token or none. Where both fit, or the model's grid is
+    Each can have entries for the class tokens or none. Where both fit, or the model's grid is
     another rectangle, a warning says which is taken.
 
     Args:
         entries: int, the table's length.
-        class_token: bool, whether the model has a class token.
+        class_token: bool, whether the model has a class token, or int, how many it has.
         grid_size: (rows, columns) of the model.
         stated: (rows, columns) that the file or the caller states, or None.
         class_entry: bool, whether tables of the file's format have an entry for the class token,
@@ -66,10 +66,12 @@ def grid_of_table(
     """
     rows, columns = stated or grid_size
     # A length can be n * n and also a class token and n * n: the model's kind is tried first.
-    kinds = [class_token, not class_token] if class_entry is None else [class_entry]
+    kinds = [int(class_token), int(not class_token)]
+    if class_entry is not None:
+        kinds = [max(kinds) if class_entry else 0]
 
     def fitting(sides):
-        found = ((*pair, int(kind)) for pair, kind in zip(sides, kinds, strict=True))
+        found = ((*pair, kind) for pair, kind in zip(sides, kinds, strict=True))
         return [each for each in found if 0 < each[0] * each[1] == entries - each[2]]
 
     candidates = fitting([(rows, columns) for _ in kinds])
@@ -105,7 +107,7 @@ def grid_of_table(
 
 def resize_table(
     table: np.ndarray,
-    class_token: bool,
+    class_token: bool | int,
     grid_size: Grid,
     stated: Grid | None = None,
     class_entry: bool | None = None,
@@ -115,8 +117,8 @@ def resize_table(
 
     Args:
         table: (1, entries, channels) float32 array.
-        class_token: bool, whether the model has a class token. Its entry is kept apart; it is zero
-            if the table has none, and dropped if the model has none.
+        class_token: as of `grid_of_table`. A class token's entry is kept apart; it is zero if the
+            table has none, and dropped if the model has none.
         grid_size: (rows, columns) of the model.
         stated: (rows, columns) of the table, or None: see `grid_of_table`.
         class_entry: bool or None, as of `grid_of_table`.
@@ -133,5 +135,5 @@ def resize_table(
     grid = table[0, first:].reshape(rows, columns, channels)
     grid = resize_grid(grid, *grid_size, interpolation=interpolation)
     zeros = np.zeros((1, int(class_token), channels), table.dtype)
-    prefix = table[:, :1] if class_token and first else zeros
+    prefix = table[:, :first] if class_token and first else zeros
     return np.concatenate([prefix, grid.reshape(1, -1, channels)], axis=1)

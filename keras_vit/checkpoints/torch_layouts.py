@@ -59,6 +59,7 @@ class TorchLayout(FileLayout):
         prefix: before the names of the encoder; a file can have any of `prefixes`.
         marks: names that tell the format, {} for the prefix.
         classifier: the name of the head.
+        distillation_classifier: that of the second head, on the token of distillation.
         gelu: of models whose configuration states no activation.
         unused: regular expression of arrays that the model does not need, {} for the prefix.
         no_key_bias: whether no file of the format has a bias of keys.
@@ -74,6 +75,7 @@ class TorchLayout(FileLayout):
     prefix: str = ""
     prefixes: tuple[str, ...] = ("",)
     classifier: str = "classifier"
+    distillation_classifier: str = "head_dist"
     gelu: str = "erf"
     unused: str = "$."
     class_entry: bool | None = None
@@ -103,14 +105,16 @@ class TorchLayout(FileLayout):
         """The file's names of modules and arrays by the published ones."""
         table = self.tables[self.spelling].items()
         return {published: self.prefix + name for published, name in table} | {
-            "head": self.classifier
+            "head": self.classifier,
+            "head/distillation": self.distillation_classifier,
         }
 
     def owns(self, name: str) -> bool:
         return not re.match(self.unused.format(re.escape(self.prefix)), name)
 
     def spellings(self, part: str) -> tuple[str, ...]:
-        return (self.modules[part],) if part in self.modules else super().spellings(part)
+        inside = [own for name, own in self.modules.items() if f"{name}/".startswith(f"{part}/")]
+        return tuple(inside) or super().spellings(part)
 
     def file_arrays(self, weights: Sequence[Weight]) -> list[FileArray]:
         shared: dict[tuple[str, str], list[Weight]] = {}
@@ -237,7 +241,7 @@ _ATTENTION = (
     "attention.q_proj attention.k_proj attention.v_proj attention.o_proj",
 )
 
-HUGGING_FACE_VIT = TorchLayout(  # `ViTModel`, `ViTForImageClassification`, and DeiT's
+HUGGING_FACE_VIT = TorchLayout(  # `ViTModel`, `ViTForImageClassification`
     title="Hugging Face's safetensors",
     class_entry=True,
     prefix="vit.",
@@ -254,6 +258,18 @@ HUGGING_FACE_VIT = TorchLayout(  # `ViTModel`, `ViTForImageClassification`, and 
             ("layers", _ATTENTION[1], "mlp.fc1 mlp.fc2"),
         )
     ),
+)
+
+HUGGING_FACE_DEIT = dataclasses.replace(  # `DeiTForImageClassificationWithTeacher`, `DeiTModel`
+    HUGGING_FACE_VIT,
+    title="Hugging Face's DeiT safetensors",
+    prefix="deit.",
+    marks=(*HUGGING_FACE_VIT.marks, "{}embeddings.distillation_token"),
+    tables=tuple(
+        {**table, "dist": "embeddings.distillation_token"} for table in HUGGING_FACE_VIT.tables
+    ),
+    classifier="cls_classifier",
+    distillation_classifier="distillation_classifier",
 )
 
 HUGGING_FACE_DINOV2 = TorchLayout(
@@ -329,6 +345,7 @@ HUGGING_FACE_SIGLIP_CLASSIFIER = dataclasses.replace(
 
 _TIMM = {
     "cls": "cls_token",
+    "dist": "dist_token",
     "reg": "reg_token",
     POSITION_TABLE: "pos_embed",
     "embedding": "patch_embed.proj",
@@ -446,6 +463,7 @@ TORCH_LAYOUTS = (
     HUGGING_FACE_DINOV2,
     HUGGING_FACE_SIGLIP_CLASSIFIER,
     HUGGING_FACE_SIGLIP,
+    HUGGING_FACE_DEIT,
     HUGGING_FACE_VIT,
     TIMM,
 )

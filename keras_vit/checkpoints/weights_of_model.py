@@ -37,6 +37,8 @@ _OF_VISION_TRANSFORMER = (
     ("^mask_norm/", f"{DECODER}mask_norm/"),
     ("^embedding/projection/", "embedding/"),
     ("^class_token/token", "cls"),
+    ("^distillation_token/token", "dist"),
+    ("^head_distillation/", "head/distillation/"),
     ("^register_tokens/registers", "reg"),
     (r"^position_embedding_(\d+)/", r"encoder_block_\1/posembed_input/"),
     ("^position_embedding/", "Transformer/posembed_input/"),

@@ -20,7 +20,7 @@ class PositionEmbedding(Layer):
 
     Args:
         grid_size: (rows, columns) of patches.
-        class_token: bool, whether the first token is the class token.
+        class_token: bool, whether the first token is the class token; or int, of two such tokens.
 
     Call arguments:
         tokens: (batch, tokens, channels).
@@ -32,7 +32,7 @@ class PositionEmbedding(Layer):
         `tokens` plus the embedding of each position.
     """
 
-    def __init__(self, grid_size: tuple[int, int], class_token: bool = True, **kwargs: Any):
+    def __init__(self, grid_size: tuple[int, int], class_token: bool | int = True, **kwargs: Any):
         super().__init__(**kwargs)
         self.grid_size = (grid_size[0], grid_size[1])
         self.class_token = class_token
@@ -43,7 +43,7 @@ class PositionEmbedding(Layer):
         self.embedding = self.add_weight(name="embedding", shape=shape, initializer=initializer)
 
     def table(self) -> Tensor:
-        """Returns the embedding, (1, tokens, channels), the class token's first."""
+        """Returns the embedding, (1, tokens, channels), those of class tokens first."""
         return self.embedding
 
     def resized_table(

@@ -13,7 +13,7 @@ from keras_vit.type_hints import Tensor
 class LearnedPosition2D(PositionEmbedding):
     """Half of the channels learned for each column, half for each row.
 
-    A patch in row r and column c gets [X_c ; Y_r]; the class token has a vector
+    A patch in row r and column c gets [X_c ; Y_r]; a class token has a vector
     of its own. Arguments and call as for `PositionEmbedding`.
     """
 
@@ -28,7 +28,7 @@ class LearnedPosition2D(PositionEmbedding):
         self.columns = self._learned("columns", (columns, channels // 2))
         self.rows = self._learned("rows", (rows, channels // 2))
         if self.class_token:
-            self.first = self._learned("first", (1, 1, channels))
+            self.first = self._learned("first", (1, int(self.class_token), channels))
 
     def _learned(self, name, shape):
         return self.add_weight(name=name, shape=shape, initializer=RandomNormal(stddev=0.02))

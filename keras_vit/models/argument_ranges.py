@@ -12,7 +12,7 @@ from keras_vit.layers.mlp import MLPS
 from keras_vit.layers.position_embeddings_2d import POSITION_EMBEDDINGS
 from keras_vit.type_hints import ImageSize
 
-WITH_CLASS_TOKEN = ("token", "token_gap")
+CLASS_TOKENS = {"token": 1, "token_gap": 1, "distilled": 2}
 # The longest side of a JPEG is shorter.
 IMAGE_SIZE_LIMIT = 2**16
 # A greater number would run out of memory while Keras makes the layers.
@@ -75,7 +75,7 @@ CHECKS: dict[str, Check] = {
     "num_layers": (f"be a positive int, at most {LAYERS_LIMIT}", _layers),
     "num_classes": ("be a positive int, or None for a model without head", _int),
     "register_tokens": ("be an int that is not negative", partial(_int, least=0)),
-    "classifier": _one_of(*WITH_CLASS_TOKEN, "gap", "map", "unpooled"),
+    "classifier": _one_of(*CLASS_TOKENS, "gap", "map", "unpooled"),
     "resnet": ('be {"num_layers": (...), "width_factor": int}', _resnet),
     "position_embedding": _one_of("none", *POSITION_EMBEDDINGS, "relative", "rope_2d"),
     "position_placement": _one_of("stem", "every", "shared"),
@@ -125,9 +125,15 @@ def _check_together(arguments):
     if arguments["hidden_size"] % arguments["num_heads"]:
         message = "`hidden_size` must be a multiple of `num_heads`."
         names = ["hidden_size", "num_heads"]
-    elif axial and token in WITH_CLASS_TOKEN:
+    elif axial and token in CLASS_TOKENS:
         message = 'Axial attention has no class token: use classifier="gap", "map" or "unpooled".'
         names = ["classifier"]
+    elif token == "distilled" and (relative or arguments["representation_size"]):
+        message = (
+            'classifier="distilled" has two linear heads on two class tokens: it takes no hidden '
+            "layer before them, and no relative positions."
+        )
+        names = ["representation_size", "position_embedding"]
     elif arguments["position_embedding"] == "rope_2d" and (
         axial or not stem or arguments["hidden_size"] // arguments["num_heads"] % 4
     ):

@@ -13,6 +13,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras import ops
 
 from keras_vit.backends.by_backend import predicting
 from keras_vit.models import inner_layers as inner
@@ -50,7 +51,7 @@ def model_inside(model: keras.Model, needs_head: bool = False) -> str:
                 " It takes images of any size, without names of classes: call it on images in "
                 "[-1, 1], or pass the model that it was made of."
             )
-        if layers[-1].name not in ("head", "representation"):
+        if layers[-1].name not in ("head", "head_mean", "representation"):
             return own_head if needs_head else " Pass the model that it was made of."
         return (
             " It is a copy without our class, as keras.models.clone_model makes it: pass the "
@@ -80,27 +81,36 @@ def require_kind(model: Any, kind: type | tuple[type, ...], expected: str) -> No
 
 
 def classification_head(
-    num_classes: int | None, bias: float
+    num_classes: int | None, bias: float, distilled: bool = False
 ) -> Callable[[Tensor], dict[str, Tensor]]:
     """Returns the linear classifier, which computes in float32 under every precision policy.
 
     It is a function from features to the endpoints "representation", the features in float32, and
-    "logits", if there are `num_classes`. Its kernel is initially zero, its bias `bias`.
+    "logits", if there are `num_classes`. Its kernel is initially zero, its bias `bias`. With
+    `distilled` there are two, each for a half of the features, and "logits" are their mean.
     """
     identity = keras.layers.Identity(dtype="float32", name="representation")
     if num_classes is None:
         return lambda features: {"representation": identity(features)}
-    head = keras.layers.Dense(
-        num_classes,
-        kernel_initializer="zeros",
-        bias_initializer=keras.initializers.Constant(bias),
-        dtype="float32",
-        name="head",
+    head, *others = (
+        keras.layers.Dense(
+            num_classes,
+            kernel_initializer="zeros",
+            bias_initializer=keras.initializers.Constant(bias),
+            dtype="float32",
+            name=name,
+        )
+        for name in ("head", "head_distillation")[: 1 + distilled]
     )
+    mean = keras.layers.Average(dtype="float32", name="head_mean") if distilled else None
 
     def classify(features):
         x = identity(features)
-        return {"representation": x, "logits": head(x)}
+        if mean is None:
+            return {"representation": x, "logits": head(x)}
+        both = [each(half) for each, half in zip((head, *others), ops.split(x, 2, -1), strict=True)]
+        own = dict(zip(("class_logits", "distillation_logits"), both, strict=True))
+        return {"representation": x, **own, "logits": mean(both)}
 
     return classify
 
@@ -338,7 +348,7 @@ class ImageModel(keras.Model):
         """Raises ValueError if the head was given an activation, which saving would lose."""
         for layer in self.layers:
             activation = getattr(layer, "activation", keras.activations.linear)
-            if layer.name == "head" and activation is not keras.activations.linear:
+            if layer.name.startswith("head") and activation is not keras.activations.linear:
                 raise ValueError(
                     "Expected a head without activation: a saved model gives logits. Received: "
                     f"{activation_name(activation)}, set on {self.name}'s head. Put it after the "

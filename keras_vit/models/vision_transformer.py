@@ -13,7 +13,7 @@ from keras_vit.backends.by_backend import require_fused
 from keras_vit.initializers import VarianceScaling
 from keras_vit.layers.position_embeddings_2d import POSITION_EMBEDDINGS
 from keras_vit.models.any_resolution import at_any_resolution, attention_of_blocks
-from keras_vit.models.argument_ranges import WITH_CLASS_TOKEN, as_height_width, checked
+from keras_vit.models.argument_ranges import CLASS_TOKENS, as_height_width, checked
 from keras_vit.models.image_model import ImageModel, classification_head
 from keras_vit.models.resnets import hybrid_stem, stem_stride
 from keras_vit.type_hints import ImageSize, Tensor
@@ -39,8 +39,10 @@ class VisionTransformer(ImageModel):
         num_classes: int, or None for a model without head.
         classifier: "token" (the class token), "gap" (the mean of the tokens), "token_gap" (the
             class token, then the mean of the patches: DINOv2's linear classifier), "map"
-            (multi-head attention pooling) or "unpooled" (every token, with the head, if any,
-            applied to each).
+            (multi-head attention pooling), "unpooled" (every token, with the head, if any,
+            applied to each) or "distilled" (DeiT's: a head on the class token and one on a second,
+            that of distillation; the mean of both, "class_logits" and "distillation_logits" of
+            `endpoints`, is the output. The representation is both tokens).
         representation_size: int, the hidden tanh layer of the head that pre-training uses, or None.
         resnet: None, or {"num_layers": (...), "width_factor": int} for a hybrid.
         register_tokens: int, learned tokens without position after the class token, which no
@@ -117,7 +119,7 @@ class VisionTransformer(ImageModel):
             # Where the model is loaded, and for other dtypes, it decides for itself.
             arguments["flash_attention"] = None
         a = SimpleNamespace(**arguments, dtype=policy)
-        a.has_class_token = a.classifier in WITH_CLASS_TOKEN
+        a.class_tokens = CLASS_TOKENS.get(a.classifier, 0)
         grid, embedded = embed(images, a)
         a.rotation = {"rotary_grid": grid} if a.position_embedding == "rope_2d" else {}
         blocks, tokens = encode(grid, embedded, a)
@@ -132,8 +134,8 @@ class VisionTransformer(ImageModel):
             **classify(pool(encoded, a)),
         }
         shortcut = {}
-        if a.classifier == "token":
-            shortcut = classify(pool(norm(class_token_alone(blocks[-1], tokens[-1][0], a)), a))
+        if a.classifier in ("token", "distilled"):
+            shortcut = classify(pool(norm(class_tokens_alone(blocks[-1], tokens[-1][0], a)), a))
         super().__init__(images, endpoints, arguments, policy, name, trainable, shortcut)
         self._record.blocks, self._record.block_inputs = blocks, [before for before, _ in tokens]
         self._record.rotation = a.rotation
@@ -151,7 +153,7 @@ class VisionTransformer(ImageModel):
 
     @property
     def num_prefix_tokens(self) -> int:
-        """The tokens before those of the patches: class token and registers."""
+        """The tokens before those of the patches: class tokens and registers."""
         rows, columns = self.grid_size
         return self.endpoints["encoded"].shape[1] - rows * columns
 
@@ -199,12 +201,12 @@ def embed(images: Tensor, a: SimpleNamespace) -> tuple[Tensor, Tensor]:
     stem = layers.PatchEmbedding(a.hidden_size, a.patch_size, name="embedding", dtype=a.dtype)
     grid = stem(features)
     x = layers.FlattenGrid(name="tokens", dtype=a.dtype)(grid)
-    if a.has_class_token:
-        x = layers.ClassToken(name="class_token", dtype=a.dtype)(x)
+    for name in ("class_token", "distillation_token")[: a.class_tokens][::-1]:
+        x = layers.ClassToken(name=name, dtype=a.dtype)(x)
     if a.position_placement == "stem":
         x = _positions(grid, a)(x)
     if a.register_tokens:
-        registers = {"num_tokens": a.register_tokens, "start": int(a.has_class_token)}
+        registers = {"num_tokens": a.register_tokens, "start": a.class_tokens}
         x = layers.RegisterTokens(**registers, name="register_tokens", dtype=a.dtype)(x)
     if a.dropout_rate > 0:
         x = layers.Dropout(a.dropout_rate, name="dropout", dtype=a.dtype)(x)
@@ -216,7 +218,7 @@ def _positions(grid, a, name="position_embedding"):
     kind = POSITION_EMBEDDINGS.get(a.position_embedding)
     if kind is None:
         return lambda tokens: tokens
-    return kind(grid.shape[1:3], a.has_class_token, name=name, dtype=a.dtype)
+    return kind(grid.shape[1:3], a.class_tokens, name=name, dtype=a.dtype)
 
 
 def encode(
@@ -260,24 +262,26 @@ def _block(index, grid, a):
     )
 
 
-def class_token_alone(block: Callable, tokens: Tensor, a: SimpleNamespace) -> Tensor:
-    """The shortcut of the last block: its output for the class token, (batch, 1, hidden_size).
+def class_tokens_alone(block: Callable, tokens: Tensor, a: SimpleNamespace) -> Tensor:
+    """The shortcut of the last block: its output for one or two class tokens alone.
 
     Skips the other tokens' queries and MLP, which equation 4 does not read; the result is the same.
     """
-    return block(tokens[:, :1], context=tokens, **a.rotation)
+    return block(tokens[:, : a.class_tokens], context=tokens, **a.rotation)
 
 
 def pool(encoded: Tensor, a: SimpleNamespace) -> Tensor:
     """Returns what the head reads of the encoder's tokens: equation 4 for the class token.
 
-    (batch, hidden_size), twice that for "token_gap", (batch, patches, hidden_size) for "unpooled".
+    (batch, hidden_size), twice that for "token_gap" and "distilled", and for "unpooled" (batch,
+    patches, hidden_size).
     """
     # A slice and a reshape: TFLite's delegates do not take an index that drops an axis.
-    if a.classifier == "token":
-        first = encoded if encoded.shape[1] == 1 else encoded[:, :1]
-        return ops.reshape(first, (-1, a.hidden_size))
-    start = int(a.has_class_token) + a.register_tokens
+    if a.classifier in ("token", "distilled"):
+        count = a.class_tokens
+        first = encoded if encoded.shape[1] == count else encoded[:, :count]
+        return ops.reshape(first, (-1, count * a.hidden_size))
+    start = a.class_tokens + a.register_tokens
     patches = encoded[:, start:] if start else encoded
     if a.classifier == "unpooled":
         return patches
@@ -293,7 +297,7 @@ def pool(encoded: Tensor, a: SimpleNamespace) -> Tensor:
 
 def head(a: SimpleNamespace) -> Callable[[Tensor], dict[str, Tensor]]:
     """Returns the function from pooled tokens to the endpoints "representation" and "logits"."""
-    classify = classification_head(a.num_classes, a.head_bias_init)
+    classify = classification_head(a.num_classes, a.head_bias_init, a.classifier == "distilled")
     if not a.representation_size:
         return classify
     options = {"kernel_initializer": VarianceScaling(), "name": "pre_logits", "dtype": a.dtype}

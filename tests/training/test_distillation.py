@@ -4,13 +4,15 @@ import json
 import os
 import pathlib
 import signal
+import types
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_vit.training import distillation_loss
+from keras_vit.models.image_model import classification_head
+from keras_vit.training import distillation, distillation_loss
 from keras_vit.training.config import schema
 from keras_vit.training.data import open_dataset
 from keras_vit.training.data.run_data import RunData
@@ -18,6 +20,7 @@ from keras_vit.training.distillation import Teachers
 from keras_vit.training.engine.update import Objective
 from keras_vit.training.errors import Interrupted, UsageError
 from keras_vit.training.loop import trainer
+from keras_vit.training.tasks import task_of
 from tests.tiny_vit import tiny_vit
 from tests.training.loop.test_resume import at_step
 from tests.training.runs import KILLS, assert_same, column, final_state, kill_at_random, rows
@@ -81,12 +84,48 @@ def teacher(tmp_path_factory):
     return file
 
 
+@pytest.mark.rows(*(("soft", t, a) for t in (1, 2, 10) for a in (0.5, 0.9)), ("hard", 1, 0.5))
+def test_students_of_two_heads_have_the_losses_of_deit(kind, temperature, alpha, monkeypatch, tiny):
+    expected, given = GOLDEN["deit"], np.array(GOLDEN["class_token"], "float32")
+    head = classification_head(7, 0.0, distilled=True)
+    features = keras.Input((14,))
+    heads = keras.Model(features, head(features))
+    for layer in heads.layers:
+        if layer.weights:
+            layer.kernel.assign(np.eye(7))
+    both = np.concatenate([given, STUDENT], axis=1)
+    np.testing.assert_allclose(heads(both)["logits"], expected["inference"], 1e-5, 1e-6)
+
+    class Student:
+        arguments = {"classifier": "distilled"}  # noqa: RUF012
+
+        def up_to(self, names):
+            return lambda images, training: {name: heads(images)[name] for name in names}
+
+    distill = {"loss": kind, "temperature": float(temperature), "label_weight": 1 - alpha}
+    config = tiny(distill={"teacher": "t", **distill})
+    teacher = types.SimpleNamespace(output_shape=(None, 7), class_names=None, weights=[])
+    opened = types.SimpleNamespace(model=teacher, identity="t")
+    monkeypatch.setattr(distillation, "_opened", lambda *_: opened)
+    classes = types.SimpleNamespace(num_classes=7, class_names=None, name="seven")
+    teachers = Teachers(config, classes)
+    monkeypatch.setattr(teachers, "logits", lambda images: [TEACHER])
+    base = task_of(config).objective(config, None)
+    batch = {"image": both, "label": np.eye(7, dtype="float32")[GOLDEN["labels"]]}
+    found = teachers.open(base, Student()).losses(Student(), batch)
+    key = f"{kind}_tau{temperature}_alpha{alpha}"
+    assert float(np.mean(found)) == pytest.approx(expected[key], rel=1e-4)
+    config.distill.label_weight = 0.0
+    with pytest.raises(UsageError, match=r"label_weight: expected more than 0.*Received: 0\."):
+        Teachers(config, classes).open(base, Student())
+
+
 def test_a_teacher_of_other_pixels_and_order_of_classes(teacher, tiny):
     config = schema.complete(tiny(distill={"teacher": str(teacher), "label_weight": 0.25}))
     digits = open_dataset("digits", config.data_dir)
     teachers = Teachers(config, digits)
     labeled = np.arange(3, dtype="float32")
-    objective = teachers.open(Objective(lambda model, batch: labeled))
+    objective = teachers.open(Objective(lambda model, batch: labeled), None)
     images = np.random.default_rng(0).uniform(-1, 1, (3, 16, 16, 3)).astype("float32")
     model, student = keras.models.load_model(teacher), tiny_vit(num_classes=10)
     resized = keras.ops.image.resize(images, (24, 24), antialias=True)
@@ -116,7 +155,7 @@ def test_teachers_are_refused(teacher, tiny, tmp_path):
     refused(r"There is nothing|Received: .*missing", teacher=str(tmp_path / "missing.keras"))
     refused(r"distill.temperature: expected more than 0", teacher=str(teacher), temperature=0.0)
     refused(
-        r"distill.temperature: expected config.distill.loss=kl",
+        r"distill.temperature: expected config.distill.loss=kl or soft",
         teacher=str(teacher),
         loss="l2",
         temperature=2.0,
@@ -124,11 +163,13 @@ def test_teachers_are_refused(teacher, tiny, tmp_path):
     refused(r"distill.loss: expected config.distill.teacher beside it", loss="hard")
 
 
+@pytest.mark.parametrize("classifier", ["token", "distilled"])
 def test_a_run_with_a_teacher_resumes_and_saves_the_student_alone(
-    teacher, tiny, tmp_path, monkeypatch
+    classifier, teacher, tiny, tmp_path, monkeypatch
 ):
     settings = {"total_steps": 40, "checkpoint_every_steps": 20, "eval_every_steps": 20}
     settings["distill"] = {"teacher": str(teacher), "temperature": 2.0, "label_weight": 0.5}
+    settings["model"] = {"classifier": classifier}
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     trainer.train(tiny(**settings), whole)
     with monkeypatch.context() as patch, pytest.raises(Interrupted):

@@ -150,8 +150,8 @@ KEYS = (
         "run, .keras file, published classifier or MODEL=CHECKPOINT to learn from, several "
         "separated by commas; empty is off",
     ),
-    Key("distill.loss", "kl", "distance from a teacher's logits", ("kl", "hard", "l2")),
-    Key("distill.temperature", 1.0, "that divides both logits of kl"),
+    Key("distill.loss", "kl", "distance from a teacher's logits", ("kl", "soft", "hard", "l2")),
+    Key("distill.temperature", 1.0, "that divides both logits of kl and soft"),
     Key("distill.label_weight", 0.0, "part of the loss that is of labels; 0 uses none", below=1),
     Key("mixup_p", 0.0, "parameter of MixUp's beta distribution; 0 is off"),
     Key(
@@ -231,7 +231,7 @@ COLUMNS = ("key", "default", "meaning", "may change on resumption")
 _BESIDE = {
     "checkpoint": "checkpoint_head",
     "distill.teacher": "distill.loss distill.temperature distill.label_weight",
-    "distill.loss=kl": "distill.temperature",
+    "distill.loss=kl|soft": "distill.temperature",
     "eval_split": "early_stopping.metric hand_over",
     "few_shot.datasets": "few_shot.every_steps few_shot.shots",
     "lora.rank": "lora.alpha",
@@ -253,9 +253,11 @@ def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
         other, _, value = beside.partition("=")
         changed = [key for key in keys.split() if flat[key] != DEFAULTS[key]]
         # `build_optimizer` knows the arguments of Keras's own.
-        fits = flat[other] == value or "keras." in flat[other] if value else flat[other]
+        fits = flat[other]
+        if value:
+            fits = flat[other] in value.split("|") or "keras." in flat[other]
         if changed and not fits:
-            yield f"{changed[0]} {other}", f"config.{beside} beside it"
+            yield f"{changed[0]} {other}", f"config.{beside.replace('|', ' or ')} beside it"
     for name, key in NOT_OF_MODEL.items():
         if name in c.model:
             yield f"model.{name}", f"config.{key} in its place"

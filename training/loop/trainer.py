@@ -167,7 +167,7 @@ class _Run:
         engine.build(
             lambda: build_model(config, data.dataset.num_classes, data.dataset.class_names),
             own.optimizer or (lambda model: optimizer_of(config, model)),
-            lambda _: teachers.open(objective),
+            lambda model: teachers.open(objective, model),
             data.preprocess.on_device,
         )
         data.check(engine.model)

@@ -31,7 +31,7 @@ def frozen_weights(model: keras.Model, freeze: ConfigDict) -> list[keras.Variabl
             )
         chosen |= {path for path, depth in depth_of.items() if depth <= freeze.blocks}
     if freeze.head_only:
-        chosen |= {weight.path for weight in weights} - set(_matching(model, "head"))
+        chosen |= {weight.path for weight in weights} - set(_matching(model, "head*"))
     if chosen and all(weight.path in chosen for weight in weights):
         raise UsageError("config.freeze: expected weights that are left to train. Received: none.")
     return [weight for weight in weights if weight.path in chosen]
@@ -82,7 +82,7 @@ def adapt_low_rank(model: keras.Model, rank: int, alpha: float = 0.0) -> None:
     if not blocks:
         raise ValueError(f"LoRA: expected a model with an encoder. Received: {model.name}.")
     for weight in model.trainable_variables:
-        weight.trainable = weight.path.startswith("head/")
+        weight.trainable = weight.path.startswith("head")
     for block in blocks:
         for layer in block._flatten_layers():
             if isinstance(layer, keras.layers.Dense):

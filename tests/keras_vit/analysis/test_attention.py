@@ -100,6 +100,7 @@ def test_maps_are_the_softmax_of_each_block():
     *POOLED,
     *(pooled | {"register_tokens": 2} for pooled in ({}, *POOLED)),
     {"classifier": "unpooled", "num_classes": None},
+    {"classifier": "distilled", "register_tokens": 1},
     {"num_layers": 1},
     {"position_embedding": "relative"},
     {"resnet": {"num_layers": ()}, "patch_size": 1},
@@ -111,7 +112,14 @@ def test_rollout_multiplies_the_layers_with_the_deeper_on_the_left(overrides):
     first, classifier = model.num_prefix_tokens, model.arguments["classifier"]
     token = np.eye(1, first + 24)[None]
     mean = np.pad(np.full((1, 1, 24), 1 / 24), ((0, 0), (0, 0), (first, 0)))
-    rows = {"token": token, "gap": mean, "unpooled": mean, "token_gap": (token + mean) / 2}
+    both = np.eye(2, first + 24).mean(0)[None, None]
+    rows = {
+        "token": token,
+        "distilled": both,
+        "gap": mean,
+        "unpooled": mean,
+        "token_gap": (token + mean) / 2,
+    }
     rows = rows.get(classifier)
     if classifier == "map":
         pool, encoded = model.get_layer("pool"), endpoints_of(model, IMAGES)["encoded"]

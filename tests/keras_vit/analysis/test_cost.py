@@ -45,6 +45,7 @@ def check_against_trace(make):
     {"classifier": "token_gap", "register_tokens": 4, "in_channels": 5},
     {"classifier": "unpooled", "representation_size": 20, "position_embedding": "none"},
     {"position_embedding": "relative"},
+    {"classifier": "distilled", "register_tokens": 2},
     {"position_embedding": "rope_2d", "mlp": "swiglu", "register_tokens": 4},
     {"classifier": "gap", "position_embedding": "relative"},
     {"classifier": "gap", "attention": "axial", "position_embedding": "relative"},

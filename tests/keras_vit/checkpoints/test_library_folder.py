@@ -36,6 +36,12 @@ CONFIGS = {
     "deit3": {**TIMM, "model_args": ARGUMENTS | {"no_embed_class": True, "init_values": 1e-6}},
     "dinov2_registers": {**TIMM, "model_args": SMALLER | {"reg_tokens": 4}},
     "siglip": {**TIMM, "model_args": ARGUMENTS | MAP},
+    "hf_deit": {**SIZES, "model_type": "deit"},
+    "deit_distilled": {
+        **TIMM,
+        "architecture": "deit_tiny_distilled_patch16_224",
+        "model_args": ARGUMENTS,
+    },
 }
 
 

@@ -10,6 +10,7 @@ FAMILIES = {
     "token": {},
     "gap": {"classifier": "gap", "position_embedding": "sincos_2d", "remat": True},
     "map": {"classifier": "map"},
+    "distilled": {"classifier": "distilled", "position_embedding": "learned_2d"},
     "unpooled": {"classifier": "unpooled", "position_embedding": "relative"},
     "representation": {"num_classes": None, "position_embedding": "none"},
     "rectangle": {"image_size": (16, 24), "position_placement": "every", "flash_attention": False},

@@ -21,6 +21,11 @@ OF_HYBRID = {"LayerNormalization": 1e-3, "GroupNormalization": 1e-6}
 
 def logits_from_encoded(model, encoded):
     head = model.get_layer("head")
+    if model.arguments["classifier"] == "distilled":
+        both = zip(
+            (head, model.get_layer("head_distillation")), np.split(encoded, 2, -1), strict=True
+        )
+        return sum(each @ to_numpy(own.kernel) + to_numpy(own.bias) for own, each in both) / 2
     return encoded @ to_numpy(head.kernel) + to_numpy(head.bias)
 
 
@@ -44,9 +49,12 @@ def test_remat_leaves_the_gradients(kind):
         np.testing.assert_allclose(gradient, other, atol=1e-6, err_msg=path)
 
 
-@pytest.mark.parametrize("classifier", ["token", "token_gap", "gap", "map", "unpooled"])
+@pytest.mark.parametrize(
+    "classifier", ["token", "token_gap", "gap", "map", "unpooled", "distilled"]
+)
 def test_logits_are_a_function_of_every_endpoint(classifier):
-    model = make_vit(classifier=classifier, dropout_rate=0.5, representation_size=6)
+    hidden = None if classifier == "distilled" else 6
+    model = make_vit(classifier=classifier, dropout_rate=0.5, representation_size=hidden)
     images = make_images(2)
     found = endpoints_of(model, images)
     np.testing.assert_allclose(forward(model, images), found["logits"], atol=1e-6)
@@ -96,7 +104,9 @@ def test_endpoints():
     assert {name: value.shape[1:] for name, value in values.items()} == expected
 
 
-@pytest.mark.parametrize("classifier", ["gap", "unpooled", "token_gap", "map", "token"])
+@pytest.mark.parametrize(
+    "classifier", ["gap", "unpooled", "token_gap", "map", "token", "distilled"]
+)
 def test_classifiers_read_no_registers(classifier):
     model = make_vit(classifier=classifier, register_tokens=3)
     values = endpoints_of(model, make_images())
@@ -105,6 +115,7 @@ def test_classifiers_read_no_registers(classifier):
     first, mean = tokens[:, 0], patches.mean(1)
     pooled = {"gap": mean, "unpooled": patches, "token": first}
     pooled["token_gap"] = np.concatenate([first, mean], axis=-1)
+    pooled["distilled"] = np.concatenate([first, tokens[:, 1]], axis=-1)
     if classifier == "map":
         pooled["map"] = to_numpy(model.get_layer("pool")(patches))
     pooled = pooled[classifier]
@@ -133,6 +144,7 @@ def test_placements(placement, tables):
     {"dtype": "mixed_bfloat16"},
     {"classifier": "gap", "position_placement": "every"},
     {"classifier": "map"},
+    {"classifier": "distilled", "dropout_rate": 0.1},
     {"position_embedding": "sincos_2d"},
     {"position_placement": "shared", "classifier": "unpooled"},
     {"position_embedding": "learned_2d", "classifier": "token_gap", "register_tokens": 3},
@@ -217,6 +229,8 @@ def received(name, value):
     *(({name: value}, received(name, value)) for name in BAD for value in BAD[name]),
     ({"hidden_size": 10, "num_heads": 4}, "multiple of `num_heads`"),
     ({"attention": "axial"}, "no class token"),
+    ({"classifier": "distilled", "representation_size": 8}, "two linear heads.*size=8"),
+    ({"classifier": "distilled", **RELATIVE}, "two linear heads.*'relative'"),
     ({"image_size": 3}, "at least one patch"),
     ({"register_tokens": 2, "position_placement": "every"}, "Register tokens.*Received"),
     ({"register_tokens": 2, **RELATIVE}, "Register tokens.*Received"),

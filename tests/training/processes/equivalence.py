@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from keras_vit.training.recipes import freezing
 from keras_vit.training.tasks.classification import Classification
+from tests.keras_vit.small import make_vit
 from tests.tiny_vit import tiny_vit
 from tests.training import small_engine
 from tests.training.small_engine import random_batches
@@ -34,6 +35,7 @@ CONFIGS = {
 }
 RATES = ("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate")
 MODELS = {"random": dict.fromkeys(RATES, 0.2), "lora": {"remat": True}}
+MODELS["distilled"] = {"classifier": "distilled"}
 DATA = random_batches(4, BATCH)
 DATA["counted"] = (np.arange(64) < 53).astype("float32").reshape(4, BATCH)
 
@@ -62,8 +64,7 @@ def make_engine(case, place, processes):
 def teacher():
     """Returns the file of a model for images of another size than the student's."""
     file = pathlib.Path(tempfile.mkdtemp()) / "teacher.keras"
-    keras.utils.set_random_seed(2)
-    tiny_vit(image_size=24).save(file)
+    make_vit(2, image_size=24).save(file)
     return str(file)
 
 

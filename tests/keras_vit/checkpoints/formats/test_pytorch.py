@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import keras_vit
-from keras_vit.checkpoints import CheckpointError, load_weights
+from keras_vit.checkpoints import CheckpointError, Layout, load_weights
 from keras_vit.checkpoints import load as load_module
 from keras_vit.checkpoints.array_files import read_arrays
 from keras_vit.checkpoints.torch_layouts import (
@@ -31,7 +31,8 @@ LAYOUT_OF_CASE = {
     "hf": "Hugging Face's safetensors",
     **dict.fromkeys(DINOV2, "Hugging Face's DINOv2 safetensors"),
     **dict.fromkeys(("hf_siglip", "hf_siglip_classifier"), "Hugging Face's SigLIP safetensors"),
-    **dict.fromkeys(("timm", "deit", "deit3", "dinov2", "siglip"), TIMM.title),
+    **dict.fromkeys(("timm", "deit", "deit3", "dinov2", "siglip", "deit_distilled"), TIMM.title),
+    "hf_deit": "Hugging Face's DeiT safetensors",
 }
 
 
@@ -103,6 +104,31 @@ def test_distilled_and_adapted_models_are_refused_as_such(case, name, reason, ca
     arrays = {**golden.checkpoint(cases[case]), name: np.ones((1, 48), "float32")}
     error = refuse(load, case, arrays, skip=(name,))
     assert reason in str(error) and error.left_over == (name,)
+
+
+def test_a_distilled_file_is_a_model_of_two_heads(cases, golden, load, build_case, tmp_path):
+    case, arrays = cases["deit_distilled"], golden.checkpoint(cases["deit_distilled"])
+    model = load("deit_distilled", arrays)
+    heads = model.up_to(("class_logits", "distillation_logits", "logits"))
+    found = forward(heads, golden.images_of(case))
+    expected = np.array(case["distillation_logits"])
+    np.testing.assert_allclose(found["distillation_logits"], expected, atol=2e-5 * expected.std())
+    both = (found["class_logits"] + found["distillation_logits"]) / 2
+    np.testing.assert_allclose(found["logits"], both, atol=1e-6)
+    keras_vit.save_checkpoint(model, tmp_path / "a.npz", Layout(class_position=False))
+    keras_vit.load_checkpoint(again := build_case(case), tmp_path / "a.npz")
+    np.testing.assert_allclose(forward(again, golden.images_of(case)), found["logits"], atol=1e-6)
+    # Other classes, and other pixels: both heads are new, both entries of the table stay.
+    other = load("deit_distilled", arrays, skip=("head",), num_classes=3, image_size=96)
+    table, resized = positions_of(model), positions_of(other)
+    np.testing.assert_array_equal(resized[:, :2], table[:, :2])
+    assert resized.shape == (1, 2 + 6 * 6, 48)
+    model.save(tmp_path / "model.keras")
+    load_weights(other, tmp_path / "model.keras")
+    assert not to_numpy(other.get_layer("head_distillation").kernel).any()
+    np.testing.assert_array_equal(positions_of(other), resized)
+    error = refuse(load, "deit_distilled", golden.checkpoint(cases["deit"]))
+    assert error.missing == ("dist_token", "head_dist.bias", "head_dist.weight")
 
 
 def test_a_folder_with_an_adapter_is_refused_also_beside_its_base(cases, golden, load, tmp_path):

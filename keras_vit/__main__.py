@@ -47,6 +47,7 @@ KERAS_VIT = Commands(
         "sweep": "the paper's fine-tuning protocol on one data set",
         "vtab": "the 19 tasks of VTAB-1k",
         "ablation": "the paper's ablations: runs, tables and figures",
+        "similar": "photos that look alike, and near-duplicates",
         "analyze": "what a trained model looks at, as pictures and tables",
         "budget": "what the paper's experiments cost to run",
         "report": "write the page of a finished run again",

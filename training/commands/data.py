@@ -24,6 +24,8 @@ from ..tasks.segmentation import IGNORED, Segmentation
 MAX_DECODED, MAX_SHOWN = 100, 24
 # Cameras and microscopes store 10 to 14 bits in 16, of which the upper 8 are then below this.
 _DARK = 64
+# Side of the thumbnails that are compared, and the correlation from which two are one image.
+_THUMBNAIL, _SAME = 16, 0.98
 
 
 def _list(data_dir):
@@ -40,7 +42,7 @@ def _list(data_dir):
     return 0
 
 
-def _check(name, data_dir, every_image=False, output=None):
+def _check(name, data_dir, every_image=False, output=None, duplicates=False):
     """Prints what a check of the data set finds; returns 1 if something is wrong, else 0."""
     dataset = open_dataset(name, data_dir)
     if output and not dataset.has_masks:
@@ -70,7 +72,7 @@ def _check(name, data_dir, every_image=False, output=None):
         print(f"  {classes:,} {'classes' if dataset.kind == 'labels' else 'numbers'} of each photo")
     else:
         print(f"  {classes:,} classes, {len(labels)} of them among the images decoded")
-    problems += unreadable + dark
+    problems += unreadable + dark + (_shared(dataset) if duplicates else [])
     outside = sorted(label for label in labels if not 0 <= label < classes)
     if outside:
         problems.append(f"labels outside 0..{classes - 1}: {outside}")
@@ -82,6 +84,42 @@ def _check(name, data_dir, every_image=False, output=None):
     if left := sum(sizes.values()) - tried:
         print(f"  {left:,} images not looked at: --all decodes every one")
     return 1 if problems else 0
+
+
+def _shared(dataset):
+    """Returns a problem for each held-out image that nearly is one that trains.
+
+    Images are compared as gray thumbnails, whatever their brightness and contrast.
+    """
+    tf = import_tensorflow()
+    from ..evaluators.nearest_neighbors import directions, nearest
+
+    splits = {name: dataset.split(name) for name, size in dataset.spec.sizes.items() if size}
+    if dataset.photos and len(splits) == 1:
+        splits = {name: dataset.split(name) for name in HELD_OUT_FIFTH}
+    looks, ids = {}, {}
+    for name, split in splits.items():
+        decode, rows = split.preprocess("decode"), []
+        for index in track(range(split.num_examples), f"looking at {name}"):
+            with contextlib.suppress(tf.errors.OpError, ValueError):  # named as unreadable
+                image = decode(split.read(tf.constant(index, tf.int64))["image"], (0, 0))
+                gray = tf.reduce_mean(tf.cast(image, tf.float32), axis=-1, keepdims=True)
+                thumbnail = tf.image.resize(gray, (_THUMBNAIL, _THUMBNAIL), "area").numpy().ravel()
+                rows.append((index, thumbnail - thumbnail.mean()))
+        ids[name] = [index for index, _ in rows]
+        looks[name] = directions(np.reshape([look for _, look in rows], (-1, _THUMBNAIL**2)))
+    trains = next((name for name in splits if name.startswith("train")), next(iter(splits)))
+    problems = []
+    for name in splits.keys() - {trains}:
+        found = [*nearest(looks[name], looks[trains], 1)]
+        for place in np.flatnonzero(np.concatenate([each for _, each in found]) >= _SAME):
+            row = int(np.concatenate([each for each, _ in found])[place, 0])
+            held_out = splits[name].example_id(ids[name][place])
+            trained = splits[trains].example_id(ids[trains][row])
+            problems.append(f"{name} {held_out} looks like {trained} of {trains}, which trains")
+    if extra := problems[MAX_DECODED:]:
+        problems[MAX_DECODED:] = [f"{len(extra):,} more held-out images look like ones that train"]
+    return sorted(problems)
 
 
 def _decode(dataset, chosen):
@@ -260,6 +298,8 @@ def add_options(parser: CommandParser) -> None:
         if command == "check":
             text = "decode every image"
             sub.add_argument("--all", action="store_true", dest="every_image", help=text)
+            text = "also look for held-out images that train too, exactly or nearly"
+            sub.add_argument("--duplicates", action="store_true", help=text)
             text = f"of masks: also write a page of HTML with up to {MAX_SHOWN} of the images"
             sub.add_path("--output", text, metavar="FILE")
         if command == "prepare":

@@ -11,6 +11,7 @@ Without --dataset, a run is scored on its own data: its training split and what 
 """
 
 import argparse
+import itertools
 
 from ..command_line.data_of_run import own_data
 from ..command_line.options import CommandParser, at_least_0, at_least_1, list_of, whole
@@ -36,6 +37,8 @@ def add_options(parser: CommandParser) -> None:
     text = "penalty, several, or `list` for 2^-10 to 2^19; default 2^10, as the authors' code"
     parser.add_argument("--l2", type=_penalties, help=text)
     parser.add_argument("--layer", help="output of the model; default its representation")
+    text = "also the accuracy by the N nearest training images, at DINO's temperature; 20 as there"
+    parser.add_argument("--knn", metavar="N", type=at_least_1, help=text)
     text = "also evaluate raw pixels (32x32) and the architecture of a run without training"
     parser.add_argument("--baselines", action="store_true", help=text)
     parser.add_path("--cache_dir", "where features are kept; default ~/.cache/keras-vit", "change")
@@ -56,6 +59,7 @@ _penalties.__name__ = "penalty"
 def run(options: argparse.Namespace) -> None:
     import_tensorflow()
     from ..evaluators import few_shot
+    from ..evaluators.nearest_neighbors import knn_accuracy
     from ..inference.image_function import RawPixels
     from ..inference.open_model import open_source, untrained
 
@@ -74,14 +78,15 @@ def run(options: argparse.Namespace) -> None:
     cache = options.cache_dir or cache_folder("features")
     settings = {name: getattr(options, name) for name in ("batch_size", "shots", "seeds", "l2")}
     settings = {name: value for name, value in settings.items() if value is not None}
-    results = {
-        (task.name, model.name): few_shot.evaluate(
-            model, task, preprocess=preprocess, cache=cache, progress=True, **settings
-        )
-        for task in tasks
-        for model, preprocess in candidates
-    }
-    table = few_shot.summary(results)
+    reading = {"batch_size": settings.pop("batch_size"), "cache": cache, "progress": True}
+    results, by_neighbors = {}, {}
+    for task, (model, preprocess) in itertools.product(tasks, candidates):
+        both = few_shot.features_of_task(model, task, preprocess=preprocess, **reading)
+        key, classes = (task.name, model.name), task.train.dataset.num_classes
+        results[key] = few_shot.evaluate_features(*both, classes, **settings)
+        if options.knn:
+            by_neighbors[key] = knn_accuracy(*both, classes, options.knn)
+    table = few_shot.summary(results, by_neighbors)
     table.show()
     if options.output:
         rows = [(*key, *case, found[case]) for key, found in results.items() for case in found]

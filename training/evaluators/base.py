@@ -89,6 +89,7 @@ def create_evaluators(
     if config.eval_split and teachers.sources:
         found.append(TeacherEvaluator(teachers, config, engine, data))
     if few_shot_tasks:
-        every_steps, shots = config.few_shot.every_steps, config.few_shot.shots
-        found.append(FewShotEvaluator(few_shot_tasks, every_steps=every_steps, shots=shots))
+        names = ("every_steps", "shots", "neighbors")
+        settings = {name: config.few_shot[name] for name in names}
+        found.append(FewShotEvaluator(few_shot_tasks, **settings))
     return found

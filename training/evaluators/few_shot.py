@@ -18,6 +18,7 @@ import logging
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import keras
@@ -33,6 +34,7 @@ from ..io.printed_table import Table
 from ..io.progress_bar import track
 from ..paper_tables import MeanDeviation
 from ..tasks import COUNTED
+from .nearest_neighbors import knn_accuracy
 
 logger = logging.getLogger("keras_vit")
 
@@ -243,7 +245,25 @@ def kept_features(path: os.PathLike) -> Features | None:
         return None
 
 
-def evaluate(
+def evaluate(model: ImageFunction, of: FewShotTask, **settings: Any) -> Accuracies:
+    """Returns the few-shot accuracies of a model on one data set.
+
+    `settings` are those of `features_of_task`, and `shots`, `seeds` and `l2` of
+    `evaluate_features`, which says what is raised.
+    """
+    solved, read = _solved_and_read(settings)
+    return evaluate_features(
+        *features_of_task(model, of, **read), of.train.dataset.num_classes, **solved
+    )
+
+
+def _solved_and_read(settings):
+    """Returns those of `evaluate_features`, and the others, of `features_of_task`."""
+    solved = {name: settings[name] for name in ("shots", "seeds", "l2") if name in settings}
+    return solved, {name: settings[name] for name in settings.keys() - solved}
+
+
+def features_of_task(
     model: ImageFunction,
     of: FewShotTask,
     *,
@@ -251,9 +271,8 @@ def evaluate(
     batch_size: int = 128,
     cache: str | os.PathLike | None = None,
     progress: bool = False,
-    **settings: Any,
-) -> Accuracies:
-    """Returns the few-shot accuracies of a model on one data set.
+) -> tuple[Features, Features]:
+    """Returns the features and labels of the two splits of a data set.
 
     Args:
         model: from `training.inference`.
@@ -263,7 +282,6 @@ def evaluate(
         cache: folder that keeps features between calls; None keeps nothing. Nor are those kept
             of a `preprocess` with operations of one's own, whose code may change.
         progress: whether to show how far the images are.
-        **settings: `shots`, `seeds` and `l2` of `evaluate_features`.
 
     Raises:
         TrainingError: if files of a split were replaced while it was read.
@@ -299,17 +317,18 @@ def evaluate(
                     logger.warning("Features are not kept: %s", first_line(error))
         return found
 
-    return evaluate_features(
-        features_of(of.train), features_of(of.test), of.train.dataset.num_classes, **settings
-    )
+    return features_of(of.train), features_of(of.test)
 
 
-def summary(results: Mapping[tuple[str, str], Accuracies]) -> Table:
+def summary(
+    results: Mapping[tuple[str, str], Accuracies],
+    by_neighbors: Mapping[tuple[str, str], float] = MappingProxyType({}),
+) -> Table:
     """Returns a table: a row for each data set, model and penalty, a column for each shot count.
 
     Where there are several penalties, only the best for each number of shots is shown: the one
     that `best_l2` selects over all data sets of the model. `results` are {(data set, name of the
-    model): what `evaluate` returned}.
+    model): what `evaluate` returned}, `by_neighbors` of `knn_accuracy`, for a column more.
     """
     models = dict.fromkeys(model for _, model in results)
     chosen = {
@@ -323,8 +342,16 @@ def summary(results: Mapping[tuple[str, str], Accuracies]) -> Table:
         cells = [str(means[k, chosen[model][k]].percent) for k in shots]
         penalties = [f"{chosen[model][k]:g}" for k in shots]
         penalties = penalties if len(set(penalties)) > 1 else penalties[:1]
+        if (dataset, model) in by_neighbors:
+            cells.append(f"{100 * by_neighbors[dataset, model]:.2f}")
         rows.append((dataset, model, *cells, ", ".join(penalties)))
-    columns = ("data set", "model", *(f"{k}-shot %" for k in shots), "l2")
+    columns = (
+        "data set",
+        "model",
+        *(f"{k}-shot %" for k in shots),
+        *(["k-NN %"] * bool(by_neighbors)),
+        "l2",
+    )
     return Table(columns, rows, "Few-shot linear accuracy")
 
 
@@ -332,11 +359,13 @@ class FewShotEvaluator:
     """Evaluates the representation of a model, while it trains or at any time; see `Evaluator`.
 
     Yields `few_shot/DATASET_5`, with the number of shots; values are means over seeds, in [0, 1].
+    With `neighbors` also `few_shot/DATASET_knn`, of `knn_accuracy` among all of the training split.
 
     Args:
         tasks: of `open_task`.
         every_steps: 0 evaluates after the last step only.
         shots: of `evaluate_features`.
+        neighbors: of `knn_accuracy`; 0 leaves it out.
         **settings: `preprocess`, `batch_size`, `seeds` and one penalty `l2` of `evaluate`.
 
     Examples:
@@ -354,11 +383,13 @@ class FewShotEvaluator:
         *,
         every_steps: int = 0,
         shots: Sequence[int] = SHOTS,
+        neighbors: int = 0,
         **settings: Any,
     ):
         self.tasks = list(tasks)
-        self.names = tuple(f"few_shot/{each.name}_{k}" for each in self.tasks for k in shots)
-        self.every_steps = every_steps
+        columns = [*shots, *(["knn"] * bool(neighbors))]
+        self.names = tuple(f"few_shot/{each.name}_{k}" for each in self.tasks for k in columns)
+        self.every_steps, self.neighbors = every_steps, neighbors
         self.settings = {"shots": tuple(shots), **settings}
         # Kept, so that a model is traced once and not at every evaluation.
         self._function = functools.lru_cache(1)(KerasFunction)
@@ -367,6 +398,10 @@ class FewShotEvaluator:
         """Yields the accuracies of `model` with the weights that it has at that moment."""
         frozen = self._function(model, identified=False)
         for each in self.tasks:
-            found = evaluate(frozen, each, **self.settings)
+            solved, read = _solved_and_read(self.settings)
+            both, classes = features_of_task(frozen, each, **read), each.train.dataset.num_classes
+            found = evaluate_features(*both, classes, **solved)
+            if self.neighbors:
+                yield f"few_shot/{each.name}_knn", knn_accuracy(*both, classes, self.neighbors)
             for (shots, _), (mean, _) in mean_accuracies(found).items():
                 yield f"few_shot/{each.name}_{shots}", mean

@@ -105,6 +105,7 @@ class Predictor:
     top: int = 5  # classes of each image
     shard_size: int = 1_000  # images of a shard
     representation: bool = False  # whether to give what the head is put on as well
+    answers: bool = True  # False gives representations alone, of models without head too
 
     def __post_init__(self) -> None:
         with contextlib.ExitStack() as stack:
@@ -113,7 +114,8 @@ class Predictor:
             # LiteRT opens its file again in each thread.
             self._copy = stack.pop_all() if file.endswith(".tflite") else None
         self.name, self.task = self._model.name, self._model.task
-        self._model.require_head()
+        if self.answers:
+            self._model.require_head()
         interface = self._model.interface
         self.preprocessing = interface.preprocessing
         self._names = interface.class_names if self.class_names is None else self.class_names
@@ -145,7 +147,7 @@ class Predictor:
             "class_names": hashlib.sha256(names.encode(errors="surrogateescape")).hexdigest(),
             "images": self._images.identity,
             "count": self.count,
-            "top": self.top,
+            "top": self.top if self.answers else 0,
             "shard_size": self.shard_size,
             "representation": self._model.feature_name if self.representation else "",
         }
@@ -199,10 +201,13 @@ class Predictor:
         return next(self._rows([number], image[None], pictures))
 
     def _rows(self, numbers, images, pictures) -> Iterator[Prediction]:
-        model, nothing = self._model, [None] * len(numbers)
+        model = self._model
+        nothing: list[Any] = [None] * len(numbers)
         images = np.asarray(images)
-        outputs = model(images)
-        answers = self.task.answers(model, outputs, self._names, self.top)
+        answers: list[Any] = nothing
+        if self.answers:
+            outputs = model(images)
+            answers = self.task.answers(model, outputs, self._names, self.top)
         features = model.features(images) if self.representation else nothing
         maps, pixels = {}, images
         if pictures:
@@ -219,7 +224,7 @@ class Predictor:
             yield Prediction(
                 self._images.example_id(number),
                 answer,
-                self.task.ranked(answer),
+                self.task.ranked(answer) if answer else (),
                 features[row],
                 image=self.task.picture(pixels[row], answer) if pictures else None,
                 maps={name: found[row] for name, found in maps.items()},

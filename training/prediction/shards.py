@@ -29,7 +29,7 @@ def write_shard(predictor: Predictor, directory: str, name: str) -> int:
     import pyarrow as pa
     import pyarrow.parquet
 
-    columns = predictor.task.answer_columns
+    columns = predictor.task.answer_columns if predictor.answers else {}
     schema = pa.schema(
         {
             "id": pa.string(),

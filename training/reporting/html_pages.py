@@ -13,6 +13,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from keras_vit.photos.prepare_photos import read_photo
+
+from ..io.paths import any_path
 from ..io.printed_table import Table
 from ..prediction.predictor import NONE, Prediction
 from ..tasks import COUNT, METRICS
@@ -345,6 +348,29 @@ def predictions_html(
         note += f" {_MARK}: the model learned this photo; the answer says little about new ones."
     body = f'<p class="note">{note}</p><div class="examples photos">{figures}</div>'
     return _html_page(title, f"{len(predictions)} photos by {model}", body)
+
+
+def neighbors_html(
+    model: str, neighbors: Mapping[str, Sequence[tuple[str, float]]], side: int = 96
+) -> str:
+    """Returns the page of the most similar photos by the model of that name.
+
+    `neighbors` are {file: [(file, cosine)]}, the nearest first; photos are `side` pixels high.
+    """
+    parts = []
+    for number, (photo, found) in enumerate(neighbors.items()):
+        shown = [(photo, "this photo"), *((file, f"{cosine:.3f}") for file, cosine in found)]
+        figures = []
+        for file, text in shown:
+            with any_path(file).open("rb") as stream:
+                image = read_photo(stream)
+            caption = f"{html.escape(pathlib.PurePath(file).name)}: {text}"
+            figures.append(_figure(image, {}, file, caption, side))
+        grid = f'<div class="examples">{"".join(figures)}</div>'
+        parts.append(_section(f"photo-{number}", html.escape(photo), grid))
+    note = "Beside each photo those most like it, with the cosine of their representations."
+    body = f'<p class="note">{note}</p>{"".join(parts)}'
+    return _html_page("Similar photos", f"{len(neighbors)} photos by {model}", body)
 
 
 def _percent(probability):

@@ -76,6 +76,21 @@ def test_check_counts_the_photos_of_each_class_and_those_held_out(tmp_path, prin
         assert [row for row in found if len(row) == 3] == expected
 
 
+def test_check_names_held_out_photos_that_nearly_train(tmp_path, printed):
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 6), ("test", 4)):
+        names = [f"{kind}/{number}.png" for kind in "ab" for number in range(count)]
+        tiles = lambda _: rng.integers(0, 255, (8, 6, 3)).repeat(5, 0).repeat(5, 1)  # noqa: E731
+        write_photos(tmp_path / split, names, tiles)
+    # Smaller, darker and in another format.
+    photo = Image.open(tmp_path / "train/b/3.png").resize((24, 32)).point(lambda value: value // 2)
+    photo.save(tmp_path / "test/a/9.jpg", quality=90)
+    assert "problem" not in printed("data", "check", f"folder:{tmp_path}")
+    output = printed("data", "check", f"folder:{tmp_path}", "--duplicates", status=1)
+    problem = "test test/a/9.jpg looks like train/b/3.png of train, which trains"
+    assert f"  problem: {problem}\n" in output and output.count("problem") == 1
+
+
 @pytest.mark.parametrize("kind", ["png", "tiff", "gray.png"])
 def test_images_of_12_bits_in_16_are_named(kind, tmp_path, capsys):
     (tmp_path / "a").mkdir()

@@ -235,13 +235,14 @@ def test_an_evaluator_sees_the_weights_of_the_moment(digits, data_dir, tiny, tmp
 def test_a_run_logs_few_shot_accuracy(digits, tiny, tmp_path):
     config = tiny(total_steps=3, log_every_steps=100, eval_split="")
     config.optimizer.warmup_steps = 0
-    config.few_shot = {"datasets": "digits", "shots": (1, 5), "every_steps": 2}
+    config.few_shot = {"datasets": "digits", "shots": (1, 5), "every_steps": 2, "neighbors": 20}
     train(config, tmp_path / "run")
     found = rows_of(tmp_path / "run")
     assert [row["step"] for row in found] == ["2", "3"]
-    evaluator = few_shot.FewShotEvaluator([few_shot.open_task(digits)], shots=[1, 5])
+    evaluator = few_shot.FewShotEvaluator([few_shot.open_task(digits)], shots=[1, 5], neighbors=20)
     final = dict(evaluator.run(keras.saving.load_model(tmp_path / "run" / "model.keras")))
     assert {name: float(found[-1][name]) for name in final} == pytest.approx(final, abs=1e-6)
+    assert final["few_shot/digits_knn"] > 0.1
 
     config.few_shot.datasets = "digits,cifar10"
     with pytest.raises(UsageError, match="prepare cifar10"):
@@ -252,11 +253,11 @@ def test_a_run_logs_few_shot_accuracy(digits, tiny, tmp_path):
 def test_command_writes_every_accuracy(model, data_dir, tmp_path, printed):
     model.save(tmp_path / "m.keras")
     arguments = [str(tmp_path / "m.keras"), "--dataset=digits", f"--data_dir={data_dir}"]
-    arguments += ["--shots=1,5", "--seeds=0", "--l2=1,1024", "--baselines"]
+    arguments += ["--shots=1,5", "--seeds=0", "--l2=1,1024", "--baselines", "--knn=20"]
     arguments += ["--train_split=train[:200]", "--test_split=test[:50]"]
     arguments += [f"--cache_dir={tmp_path / 'cache'}", f"--output={tmp_path / 'out'}"]
     printed = printed("few_shot", *arguments)
-    assert "without training" in printed and "raw pixels" in printed
+    assert "without training" in printed and "raw pixels" in printed and "k-NN %" in printed
     found = read_csv(tmp_path / "out" / "few_shot.csv")
     assert len(found) == 3 * 2 * 2
     models = {str(tmp_path / "m.keras"), "without training", "raw pixels"}

@@ -139,12 +139,17 @@ def report_html(
     if examples:
         sections.append(_examples(examples, names))
     for table, said in tables:
-        title = table.title
-        sections.append(_section(title.lower(), title, _table(table.columns, table.rows), said))
+        rows = _table(table.columns, table.rows)
+        sections.append(_section(table.title.lower(), table.title, rows, said))
     if worst:
-        shown = "".join(_figure(image, {}, text, html.escape(text)) for image, text in worst)
-        note = f"The largest errors among {count:,} images first."
-        sections.append(_section("worst", "Worst", f'<div class="examples">{shown}</div>', note))
+        # Several pictures side by side.
+        kind = "wide" if worst[0][0].shape[1] > 2 * len(worst[0][0]) else ""
+        shown = "".join(
+            _figure(image, {}, text, html.escape(text), kind=kind) for image, text in worst
+        )
+        note, grid = f"The largest errors among {count:,} images first.", "photos" * bool(kind)
+        shown = f'<div class="examples {grid}">{shown}</div>'
+        sections.append(_section("worst", "Worst", shown, note))
     if doubts and classes:
         sections.append(_doubts(doubts, classes))
     if links:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # Value of no class in stored maps, as ADE20K, Cityscapes and Pascal have it.
 IGNORED = 255
+# On the page of a run.
+_WORST, _SIDE = 12, 256
 # Pixels of a batch that float32 counts exactly.
 _COUNTABLE = 2**24
 
@@ -193,6 +195,57 @@ class Segmentation(Task):
         colors = np.array(palette(), np.uint16)[answer["mask"] % 256]
         return ((image.astype(np.uint16) + colors) // 2).astype(np.uint8)
 
+    def page_arrays(self, source: Any, batches: Batches, dataset: Any) -> dict[str, np.ndarray]:
+        """Returns sums over the pixels, and the images of which most pixels are wrong.
+
+        Each as it is, under its mask and under the answer, side by side.
+        """
+        import numpy as np
+
+        classes, worst = dataset.num_classes, []
+        total = np.zeros(3 + 3 * classes)
+        for batch in batches:
+            keys = ("image", "label", COUNTED)
+            images, labels, counted = (np.asarray(batch[key]) for key in keys)
+            answers = source.model.predict_on_batch(images).argmax(-1)
+            labels = np.where(counted[:, None, None] > 0, labels, -1)
+            for image, answer, label in zip(images, answers, labels, strict=True):
+                known = label >= 0
+                if not known.any():
+                    continue
+                pair = answer[known], label[known]
+                counted = (pair[1][pair[0] == pair[1]], *pair)
+                by_class = [np.bincount(each, minlength=classes) for each in counted]
+                total += np.concatenate([[0, len(pair[0]), 1], *by_class])
+                worst.append((float(np.mean(pair[0] != pair[1])), image, label, answer))
+            worst = sorted(worst, key=lambda each: -each[0])[:_WORST]
+        shown = []
+        for _, image, label, answer in worst:
+            rgb = np.rint((np.broadcast_to(image, (*label.shape, 3)) + 1) * 127.5)
+            photo = rgb.clip(0, 255).astype(np.uint8)
+            masks = [self.picture(photo, {"mask": mask}) for mask in (label, answer)]
+            step = -(-len(photo) // _SIDE)
+            shown.append(np.concatenate([photo, *masks], axis=1)[::step, ::step])
+        return {
+            "total": total,
+            "images": np.array(shown, np.uint8),
+            "wrong": np.array([share for share, *_ in worst]),
+        }
+
+    def page_content(
+        self, arrays: Mapping[str, np.ndarray], class_names: Sequence[str] | None
+    ) -> dict[str, Any]:
+        total = arrays["total"]
+        if not total[1]:
+            return {}
+        worst = [
+            (image, f"{100 * share:.1f} % of the pixels are wrong")
+            for image, share in zip(arrays["images"], arrays["wrong"], strict=True)
+        ]
+        table = table_of(total, class_names)._replace(title="Classes")
+        note = "IoU: intersection over union of the pixels of all images."
+        return {"tables": [(table, note)], "worst": worst, "count": int(total[2])}
+
 
 @functools.cache
 def palette() -> list[tuple[int, ...]]:
@@ -282,10 +335,16 @@ def logits_in_order(model: Any, dataset: Any) -> Callable[[np.ndarray], np.ndarr
 
 def evaluation_of(total: np.ndarray, dataset: Any) -> Evaluation:
     """Returns metrics, and a table of the classes, of the sums of `batch_sums` over a split."""
+    of_classes = {"per_class": table_of(total, dataset.class_names)}
+    return Evaluation(Segmentation().means(total), of_classes)
+
+
+def table_of(total: np.ndarray, class_names: Sequence[str] | None) -> Table:
+    """Returns the share of the pixels and the IoU of each class, of such sums."""
     import numpy as np
 
     hits, predicted, labels = np.split(np.asarray(total[3:]), 3)
-    names = dataset.class_names or [str(number) for number in range(len(hits))]
+    names = class_names or [str(number) for number in range(len(hits))]
     of_class = intersection_over_union(hits, predicted, labels)
     rows = [
         (
@@ -295,8 +354,7 @@ def evaluation_of(total: np.ndarray, dataset: Any) -> Evaluation:
         )
         for number, name in enumerate(names)
     ]
-    table = Table(("class", "pixels %", "IoU %"), rows)
-    return Evaluation(Segmentation().means(total), {"per_class": table})
+    return Table(("class", "pixels %", "IoU %"), rows)
 
 
 def intersection_over_union(

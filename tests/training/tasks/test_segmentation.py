@@ -351,6 +351,19 @@ def test_a_run_resumes_bit_for_bit_and_is_evaluated_as_it_was(canvases, tmp_path
     assert [row[0] for row in found.tables["per_class"].rows] == list(dataset.class_names)
 
 
+def test_the_page_shows_classes_and_the_worst_images(canvases, tmp_path):
+    _, config_of = canvases
+    trainer.train(config_of(report=True), tmp_path / "run")
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Tables and examples: 30 images of test[:30]" in page and "IoU %" in page
+    assert "<h1>run: digits_masks</h1>" in page
+    rows = re.findall(r'<tr><th scope="row" title="([^"]+)">.*?<td>([\d.]+)</td>', page)
+    assert [name for name, _ in rows] == ["background", *"01234"]
+    assert sum(float(share) for _, share in rows) == pytest.approx(100, abs=0.1)
+    shares = [float(each) for each in re.findall(r"<figcaption>([\d.]+) % of the pixels", page)]
+    assert len(shares) == 12 and shares == sorted(shares, reverse=True)
+
+
 def test_data_and_task_must_fit(canvases, tmp_path, tiny):
     _, config_of = canvases
     config = config_of()

@@ -5,6 +5,7 @@ placed like the student's, do not train, and stand in no checkpoint.
 """
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -24,6 +25,8 @@ from .inference.open_model import load_model, require_ours
 from .io.remote_stores import local_file
 from .tasks import COUNTED
 from .tasks.classification.evaluation import class_order
+
+logger = logging.getLogger("keras_vit")
 
 # Below it the logarithm of a teacher's probability is that of this number.
 _LEAST = 1e-8
@@ -118,6 +121,15 @@ class Teachers:
         if not self._models:
             return objective
         self.identity = digest.hexdigest()
+        for source, (teacher, _) in zip(self.sources, self._models, strict=True):
+            if teacher.license:
+                logger.warning(
+                    "The student learns from %s, under %s, which does not allow every use: "
+                    "model.keras says so, and what is made of it.",
+                    *(source, teacher.license),
+                )
+        known = [student.license, *(teacher.license for teacher, _ in self._models)]
+        student.license = " and ".join(dict.fromkeys(filter(None, known))) or None
         share = self._settings.label_weight
         if _has_two_heads(student) and not share:
             raise UsageError(

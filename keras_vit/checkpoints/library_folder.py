@@ -167,8 +167,9 @@ def _classifier(config, layout, shapes, stated, classes):
         return "token_gap" if classes and config["model_type"].startswith("dinov2") else "token"
     usual = {ours: theirs for theirs, ours in _POOLING.items()}[stated["classifier"]]
     pool = stated.get("global_pool", config.get("global_pool", usual))
-    if pool == "avg" and has_token and not classes:
-        return "token"  # loading warns that timm's output is another part of it
+    if pool == "avg" and has_token and (layout.class_entry or not classes):
+        # Without a head loading warns that timm's output is another part of it.
+        return "token_gap" if classes else "token"
     if pool not in _POOLING or (pool == "token") != has_token or "fc_norm.weight" in shapes:
         raise CheckpointError(
             "Expected timm's pooling of a class token, or without one the mean after the last "

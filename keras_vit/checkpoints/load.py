@@ -190,6 +190,9 @@ def _open(model, path, position_grid=None, mean=None, std=None, flexible=False):
         contents.own = {**contents.own, **layout.arguments_of(normalization)}
     interpolation = "antialiased" if flexible else layout.interpolation
     arrays = layout.file_arrays(weights)
+    pool = {**layout.arguments, **contents.config, **stated}.get("global_pool")
+    if pool == "avg" and layout.class_entry and _classifier_of(model) == "token_gap":
+        _widen_head(contents, arrays)
     file = _File(contents, layout, arrays, grid, interpolation, is_published)
     _convert_patches(file, model, normalization)
     off = {part for key in _BIASES if stated.get(key) is False for part in _BIASES[key].split()}
@@ -210,6 +213,15 @@ def _refuse(contents, refusals):
         refused = [name for name in contents.arrays if re.search(marks, name)]
         if refused:
             raise CheckpointError(f"{contents.path} {refusal}", left_over=refused)
+
+
+def _widen_head(contents, arrays):
+    """Adds zeros for the class token to the kernel of a head on the mean of the patches."""
+    for array in arrays:
+        kernel = contents.arrays.get(array.name)
+        wanted = array.names[1] == "head/kernel" and (array.shape[0], array.shape[1] // 2)
+        if kernel is not None and kernel.shape == wanted:
+            contents.arrays[array.name] = np.pad(kernel, ((0, 0), (kernel.shape[1], 0)))
 
 
 def _convert_patches(file, model, normalization):

@@ -24,6 +24,7 @@ from keras_vit.checkpoints.layout import (
 )
 from keras_vit.checkpoints.published_weights import DINOV3_LICENSE
 from keras_vit.checkpoints.weights_of_model import BLOCK, DECODER, POSITION_TABLE, Weight
+from keras_vit.layers.rotary_positions import THETA
 
 # {published name of a module or an array: the format's after the prefix}, {} for the number of the
 # block. Weights of one name share the array.
@@ -199,6 +200,36 @@ class SegmenterLayout(TorchLayout):
             arrays["encoder.pos_embed"] = np.concatenate([table[:, :1], zero, table[:, 1:]], 1)
             arrays[_DISTILLATION] = token
         yield from sorted(arrays.items())
+
+
+class MetaDINOv3Layout(TorchLayout):
+    """Meta's own names of DINOv3, which are read.
+
+    A mask is a factor of the biases of queries, keys and values, and 0 for keys. The periods of the
+    rotation, in bfloat16, are computed here.
+    """
+
+    def converted(self, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        found = dict(arrays)
+        for name in arrays:
+            bias = name.removesuffix("_mask")
+            if bias != name and bias in found and found[bias].shape == arrays[name].shape:
+                mask = found.pop(name)
+                found[bias] = np.where(mask == 0, mask, found[bias] * mask)
+        periods = found.pop("rope_embed.periods", None)
+        if periods is not None:
+            expected = THETA ** (np.arange(np.size(periods)) / np.size(periods))
+            if not np.allclose(np.ravel(periods), expected, rtol=1e-2):
+                raise CheckpointError(
+                    f"Expected rotary positions of base {THETA:g}. The file's rope_embed.periods "
+                    "are others. Nothing was loaded."
+                )
+        return found
+
+    def packed(self, weights: Sequence[Weight]) -> Iterator[tuple[str, np.ndarray]]:
+        raise CheckpointError(
+            f"{self.title} are read, not written: use HUGGING_FACE_DINOV3 or TIMM_DINOV3."
+        )
 
 
 def _file_array(name, scale, weights):
@@ -424,6 +455,30 @@ TIMM_DINOV3 = dataclasses.replace(
     no_key_bias=True,
 )
 
+META_DINOV3 = MetaDINOv3Layout(
+    title="Meta's names of DINOv3",
+    marks=("cls_token", "storage_tokens"),
+    tables=(
+        {
+            **_TIMM,
+            "reg": "storage_tokens",
+            **in_blocks(
+                "blocks",
+                "norm1 attn.qkv attn.qkv attn.qkv attn.proj norm2 mlp.fc1 mlp.fc2 ls1.gamma "
+                "ls2.gamma",
+                "mlp.w1 mlp.w2 mlp.w3",
+            ),
+        },
+    ),
+    # Norms of small crops have no part in evaluation.
+    unused=r"mask_token$|local_cls_norm\.",
+    class_entry=True,
+    layer_scale=True,
+    arguments=_DINOV3_ARGUMENTS,
+    optional_biases=("query", "key", "value"),
+    license=DINOV3_LICENSE,
+)
+
 _SEGMENTER_BLOCK = "norm1 attn.qkv attn.qkv attn.qkv attn.proj norm2 mlp.fc1 mlp.fc2"
 _SEGMENTER_MASK = {
     **{published: f"encoder.{name}" for published, name in _TIMM.items() if "MAP" not in published},
@@ -460,6 +515,7 @@ TORCH_LAYOUTS = (
     SEGMENTER_LINEAR,
     HUGGING_FACE_DINOV3,
     TIMM_DINOV3,
+    META_DINOV3,
     HUGGING_FACE_DINOV2,
     HUGGING_FACE_SIGLIP_CLASSIFIER,
     HUGGING_FACE_SIGLIP,

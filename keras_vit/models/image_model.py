@@ -126,7 +126,8 @@ class ImageModel(keras.Model):
         preprocessing: how a photo becomes an image of the model, or None if that is not known.
             Operations from left to right, such as "decode|resize(224)|value_range(-1, 1)": the
             size, how it is reached, and the range. They are not checked here.
-        license: that of published weights which were loaded, if it does not allow every use.
+        license: that of published weights which were loaded or taught the model, if it does not
+            allow every use.
 
     Args:
         images: the input, a Keras tensor.

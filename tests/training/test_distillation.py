@@ -78,7 +78,7 @@ def teacher(tmp_path_factory):
     """Returns the file of a classifier of digits, for images of another size than the student's."""
     keras.utils.set_random_seed(5)
     model = tiny_vit(num_classes=10, image_size=24)
-    model.class_names = [*"9876543210"]
+    model.class_names, model.license = [*"9876543210"], "CC-BY-NC-4.0"
     file = tmp_path_factory.mktemp("teacher") / "teacher.keras"
     model.save(file)
     return file
@@ -97,14 +97,16 @@ def test_students_of_two_heads_have_the_losses_of_deit(kind, temperature, alpha,
     np.testing.assert_allclose(heads(both)["logits"], expected["inference"], 1e-5, 1e-6)
 
     class Student:
-        arguments = {"classifier": "distilled"}  # noqa: RUF012
+        arguments, license = {"classifier": "distilled"}, None
 
         def up_to(self, names):
             return lambda images, training: {name: heads(images)[name] for name in names}
 
     distill = {"loss": kind, "temperature": float(temperature), "label_weight": 1 - alpha}
     config = tiny(distill={"teacher": "t", **distill})
-    teacher = types.SimpleNamespace(output_shape=(None, 7), class_names=None, weights=[])
+    teacher = types.SimpleNamespace(
+        output_shape=(None, 7), class_names=None, weights=[], license=None
+    )
     opened = types.SimpleNamespace(model=teacher, identity="t")
     monkeypatch.setattr(distillation, "_opened", lambda *_: opened)
     classes = types.SimpleNamespace(num_classes=7, class_names=None, name="seven")
@@ -120,14 +122,17 @@ def test_students_of_two_heads_have_the_losses_of_deit(kind, temperature, alpha,
         Teachers(config, classes).open(base, Student())
 
 
-def test_a_teacher_of_other_pixels_and_order_of_classes(teacher, tiny):
+def test_a_teacher_of_other_pixels_and_order_of_classes(teacher, tiny, caplog):
     config = schema.complete(tiny(distill={"teacher": str(teacher), "label_weight": 0.25}))
     digits = open_dataset("digits", config.data_dir)
     teachers = Teachers(config, digits)
     labeled = np.arange(3, dtype="float32")
-    objective = teachers.open(Objective(lambda model, batch: labeled), None)
+    student = tiny_vit(num_classes=10)
+    objective = teachers.open(Objective(lambda model, batch: labeled), student)
+    assert student.license == "CC-BY-NC-4.0"
+    assert "teacher.keras, under CC-BY-NC-4.0, which does not allow every use" in caplog.text
     images = np.random.default_rng(0).uniform(-1, 1, (3, 16, 16, 3)).astype("float32")
-    model, student = keras.models.load_model(teacher), tiny_vit(num_classes=10)
+    model = keras.models.load_model(teacher)
     resized = keras.ops.image.resize(images, (24, 24), antialias=True)
     expected = np.array(model(resized))[
         :, [digits.class_names.index(each) for each in model.class_names]
@@ -187,6 +192,7 @@ def test_a_run_with_a_teacher_resumes_and_saves_the_student_alone(
     assert_same(whole, stopped)
     assert rows(whole) == rows(stopped)
     student = keras.models.load_model(whole / "model.keras")
+    assert student.license == "CC-BY-NC-4.0"
     assert {
         name for name in final_state(whole) if "optimizer/" not in name and "loop/" not in name
     } == {each.path for each in student.weights if "seed" not in each.path}

@@ -2,10 +2,12 @@
 
 import dataclasses
 import json
+import re
 import warnings
 from pathlib import Path
 
 import keras
+import ml_dtypes
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -125,6 +127,53 @@ def test_biases_that_a_file_may_lack(tmp_path):
     assert not to_numpy(load(case, plain, tmp_path).blocks[0].attention.query.bias).any()
     (tmp_path / "config.json").write_text(json.dumps(case["config"]))
     assert len(refuse(case, plain, tmp_path).missing) == 3
+
+
+META = {"reg_token": "storage_tokens", "gamma_": "ls", "fc1_g": "w1", "fc1_x": "w2"}
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "timm" in name])
+def test_names_of_meta(name, tmp_path):
+    """The same arrays under Meta's names, with a bias of keys that its mask takes away."""
+    case, arrays = CASES[name], {"mask_token": np.ones((1, 48), "float32")}
+    for own, array in arrays_of(case).items():
+        for old, new in META.items():
+            own = own.replace(old, new)
+        own = re.sub(r"(ls\d)$", r"\1.gamma", own)
+        arrays[own.replace("mlp.fc2", "mlp.w3") if case["model"]["gated_mlp"] else own] = array
+    for block in range(case["model"]["num_layers"]):
+        parts = [arrays.pop(f"blocks.{block}.attn.{each}_bias", None) for each in "qv"]
+        if parts[0] is not None:
+            bias = np.concatenate([parts[0], np.full(48, np.nan, "float32"), parts[1]])
+            arrays[f"blocks.{block}.attn.qkv.bias"] = bias
+            mask = np.repeat(np.array([1, 0, 1], "float32"), 48)
+            arrays[f"blocks.{block}.attn.qkv.bias_mask"] = mask
+    channels = 48 // case["model"]["num_heads"] // 4
+    periods = 100 ** (np.arange(channels) / channels)
+    arrays["rope_embed.periods"] = periods.astype(ml_dtypes.bfloat16).astype("float32")
+    model = load(case, arrays, tmp_path)
+    images = golden.image((case["batch"], *case["image_size"], 3), case["seed"])
+    assert np.abs(forward(model, images)[:, :48] - case["pooled"]).max() < 1e-5
+    assert model.license == "dinov3-license"
+    with pytest.raises(CheckpointError, match="read, not written: use HUGGING_FACE_DINOV3"):
+        keras_vit.save_checkpoint(model, tmp_path / "b.safetensors", model.checkpoint_layout)
+    arrays["rope_embed.periods"] *= 2
+    assert "positions of base 100" in str(refuse(case, arrays, tmp_path))
+
+
+@pytest.mark.filterwarnings("ignore:.*asks for classifier=.token")
+def test_a_classifier_of_timms_mean_of_patches(tmp_path):
+    case = CASES["timm"]
+    kernel = np.random.default_rng(0).normal(size=(3, 48)).astype("float32")
+    bias = kernel[:, 0].copy()
+    arrays = arrays_of(case) | {"head.weight": kernel, "head.bias": bias}
+    images = golden.image((case["batch"], *case["image_size"], 3), case["seed"])
+    expected = np.array(case["average"]) @ kernel.T + bias
+    model = load(case, arrays, tmp_path, build(case, num_classes=3))
+    np.testing.assert_allclose(forward(model, images), expected, atol=1e-4)
+    # One of the class token has another place, which nothing shows.
+    (tmp_path / "config.json").write_text(json.dumps({"global_pool": "token"}))
+    assert refuse(case, arrays, tmp_path, build(case, num_classes=3)).mis_shaped
 
 
 def test_configurations_of_transformers(tmp_path):

@@ -104,7 +104,7 @@ def write_card(
     publisher, name = require_handle(handle).groups()
     slug = re.sub(r"[/_]+", "-", name)  # as Kaggle spells it
     is_lite, classifies = report.kind != "hub", report.output != "representation"
-    kind = {"pixel": "segmentation"}.get(model.classifies, "classification")
+    kind = {"pixel": "segmentation", "number": "others"}.get(model.classifies, "classification")
     kind = kind if classifies else "features"
     height, width = image_size(model)
     overview = _overview(model, report)
@@ -183,6 +183,8 @@ def _overview(model, report):
     classes = model.arguments["num_classes"]
     if model.classifies == "pixel":
         return f"Tells {classes} classes of pixels apart."
+    if model.classifies == "number":
+        return f"Gives {classes} numbers of images."
     if classes == 1:
         return "Tells whether images are of a class."
     return f"Classifies images into {classes} classes."
@@ -208,7 +210,8 @@ def _interface(model, report):
         left = len(names) - CLASSES_SHOWN
         more = f" and {left:,} more" if left > 0 else ""
         yield f"Classes: {'; '.join(map(_as_text, names[:CLASSES_SHOWN]))}{more}."
-    activation = f"; `tf.nn.{model.activation}` gives probabilities"
+    is_number = model.classifies == "number"
+    activation = "" if is_number else f"; `tf.nn.{model.activation}` gives probabilities"
     shape = ", ".join(map(str, model.output_shape[1:]))
     yield (
         f"Output: {report.output}, float32, shape (batch, {shape})"

@@ -329,7 +329,8 @@ def _image_range(name, images, prepared):
 def _activation_of(head):
     """Returns which of `ACTIVATIONS` a head computes, whatever its function is called, or None."""
     logits = keras.ops.linspace(-2.0, 2.0, max(head.units, 2))[None] * [[1.0], [20.0]]
-    return activation_between(logits, head.activation(logits))
+    found = activation_between(logits, head.activation(logits))
+    return None if found == "linear" else found
 
 
 def activation_between(logits: Tensor, probabilities: Tensor) -> str | None:

@@ -41,7 +41,8 @@ def predict(
     Returns:
         A list, one for each image, of (name, probability). Names are those of
         `model.class_names`, or the numbers of the classes where these are not known. Of a model
-        with `thresholds` they are the classes that reach theirs, which may be none.
+        with `thresholds` they are the classes that reach theirs, which may be none; of one of
+        numbers, every column with its number.
 
     Raises:
         FileNotFoundError: if a file does not exist.
@@ -55,7 +56,8 @@ def predict(
     if activation is not None:
         require_one_of("activation", activation, ACTIVATIONS)
     if top is None:
-        top = 5 if getattr(model, "classifies", "") != "labels" else model.output_shape[-1]
+        several = getattr(model, "classifies", "") in ("labels", "number")
+        top = model.output_shape[-1] if several else 5
     for name, value in (("top", top), ("batch_size", batch_size)):
         if not isinstance(value, int | np.integer) or value < 1:
             raise ValueError(f"`{name}` must be a positive int. Received: {value!r}")
@@ -70,7 +72,7 @@ def predict(
     logits = model.predict(_prepared(model, images_or_paths), batch_size=batch_size, verbose=0)
     best, probabilities = most_probable(logits, activation or model.activation, top)
     names = model.class_names or [str(i) for i in range(shape[-1])]
-    least = model.thresholds or (0,) * shape[-1]
+    least = model.thresholds or (-np.inf,) * shape[-1]
     return [
         [(names[i], float(value)) for i, value in zip(*row, strict=True) if value >= least[i]]
         for row in zip(best, probabilities, strict=True)
@@ -94,7 +96,9 @@ def most_probable(logits: Tensor, activation: str, top: int) -> tuple[np.ndarray
             "Expected finite logits. Received: infinite or undefined values from the model, whose "
             "training may have diverged."
         )
-    best = np.argsort(-logits, axis=-1, kind="stable")[:, :top]
+    # Numbers stay in the order of their columns.
+    order = -logits if activation != "linear" else np.zeros_like(logits)
+    best = np.argsort(order, axis=-1, kind="stable")[:, :top]
     values = logits if activation == "none" else ACTIVATIONS[activation](logits)
     return best, np.take_along_axis(ops.convert_to_numpy(values), best, axis=-1)
 

@@ -137,7 +137,7 @@ def to_web(
         settings["facts"] = {
             "Model": f"{model.name}, {model.count_params() / 1e6:,.1f} million parameters",
             "Images": f"{width} × {height} pixels",
-            "Classes": f"{classes:,}",
+            ("Numbers" if model.classifies == "number" else "Classes"): f"{classes:,}",
             "Weights": f"{_WEIGHTS.get(quantization, quantization)}, {megabytes:.1f} MB",
             "Runtime": f"LiteRT.js {VERSION}",
         }
@@ -147,8 +147,11 @@ def to_web(
             litert,
             settings=settings,
             title=title or ("Image classifier" if of_images else "Classes of pixels"),
-            summary=f"Tells {classes:,} classes {'' if of_images else 'of pixels '}apart, in your "
-            "browser.",
+            summary=f"Tells {classes:,} "
+            + ("numbers of an image" if model.classifies == "number" else "classes ")
+            + ("" if of_images else "of pixels ")
+            + ("" if model.classifies == "number" else "apart")
+            + ", in your browser.",
             single_file=single_file,
         )
 

@@ -22,7 +22,11 @@ from keras_vit.photos.imagenet_classes import class_names_of
 from keras_vit.photos.prepare_photos import outside_of_models
 from keras_vit.type_hints import Tensor
 
-ACTIVATIONS = {"softmax": keras.ops.softmax, "sigmoid": keras.ops.sigmoid}
+ACTIVATIONS = {
+    "softmax": keras.ops.softmax,
+    "sigmoid": keras.ops.sigmoid,
+    "linear": keras.activations.linear,
+}
 
 
 def activation_name(activation: Callable) -> str:
@@ -194,10 +198,13 @@ class ImageModel(keras.Model):
         """What a row of the output is of.
 
         `"pixel"` where there is one for each pixel, `"labels"` of images that may have several,
-        by a sigmoid with `thresholds`, else `"image"`.
+        by a sigmoid with `thresholds`, `"number"` where it has one for each column of a table, in
+        its own unit, else `"image"`.
         """
         if len(self.output_shape) == 4:
             return "pixel"
+        if self.activation == "linear":
+            return "number"
         return "labels" if self.thresholds and self.activation == "sigmoid" else "image"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -297,6 +304,8 @@ class ImageModel(keras.Model):
     @property
     def activation(self) -> str:
         """`"softmax"` or `"sigmoid"`: what makes probabilities of the logits, as the loss does.
+
+        `"linear"` says that they are numbers of their own.
 
         Until it is set, `"softmax"`, or of a single logit `"sigmoid"`. It is saved with the model.
         """

@@ -88,15 +88,15 @@ def get_config(arg: str = "") -> ConfigDict:
     )
     # As `keras_vit.predict` and phones decode photos: all give the same answer.
     config.eval_preprocess = f"decode(precise=True)|resize({size})|value_range(-1,1)"
+    if table and table.kind == "numbers":
+        config.numbers.loss = "huber"
+        # Neither mirrored nor cut: what is read or counted would be another number.
+        config.train_preprocess = f"decode|resize({size})|value_range(-1,1)"
     if table and table.kind == "labels":
         config.several_labels.loss = "sigmoid"
-    if table and table.kind != "label":
-        # Whole objects, as below, of which several may be on a photo.
-        config.train_preprocess = (
-            f"decode|inception_crop({size}, area_min=0.5)|flip_lr|value_range(-1,1)"
-        )
     if has_masks:
         config.masks.decoder = "mask"
+    if has_masks or (table and table.kind == "labels"):
         # Whole objects: a class that a small crop shows a part of is hard to tell.
         config.train_preprocess = (
             f"decode|inception_crop({size}, area_min=0.5)|flip_lr|value_range(-1,1)"

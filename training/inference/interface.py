@@ -47,7 +47,7 @@ class Interface:
     # "softmax" or "sigmoid", which makes probabilities of logits, or made those of the output.
     activation: str | None = None
     class_names: list[str] | None = None  # in the order of the output, where they are known
-    classifies: str = "image"  # or "labels", "pixel": what a row of the output is of
+    classifies: str = "image"  # or "labels", "number", "pixel": what a row of the output is of
     thresholds: list[float] | None = None  # least probability of each class that is an answer
 
     def __post_init__(self) -> None:
@@ -220,7 +220,7 @@ def _parsed(text):
         raise ValueError("its interface.json is no object")
     if not isinstance(content.get("preprocessing", ""), str):
         raise ValueError(f"its preprocessing is {content['preprocessing']!r}")
-    if content.get("classifies", "image") not in ("image", "labels", "pixel"):
+    if content.get("classifies", "image") not in ("image", "labels", "number", "pixel"):
         raise ValueError(f"its classifies is {content['classifies']!r}")
     least = content.get("thresholds", [])
     if not isinstance(least, list) or not all(isinstance(each, int | float) for each in least):

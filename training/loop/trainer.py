@@ -164,8 +164,14 @@ class _Run:
         objective = task_of(config).objective(config, data.train)
         objective = Objective(own.losses) if own.losses else objective
         self.teachers = teachers = Teachers(config, data.dataset)
+
+        def build():
+            model = build_model(config, data.dataset.num_classes, data.dataset.class_names)
+            task_of(config).start(model, data.train)
+            return model
+
         engine.build(
-            lambda: build_model(config, data.dataset.num_classes, data.dataset.class_names),
+            build,
             own.optimizer or (lambda model: optimizer_of(config, model)),
             lambda model: teachers.open(objective, model),
             data.preprocess.on_device,

@@ -39,6 +39,7 @@ MATRIX_CLASSES = 40
 WORST_CLASSES = 50
 CONFUSIONS = 20
 
+_SVG = {"svg.fonttype": "none", "svg.hashsalt": "report", "font.size": 10}
 _MARK = '<b class="mark">trained on</b>'
 
 _PAGE = pathlib.Path(__file__).parent / "page" / "page.html"
@@ -105,6 +106,7 @@ def report_html(
     examples: Sequence[Example] = (),
     tables: Sequence[tuple[Table, str]] = (),
     worst: Sequence[tuple[np.ndarray, str]] = (),
+    points: Sequence[tuple[str, np.ndarray, np.ndarray]] = (),
     count: int = 0,
     files: Sequence[str] = (),
     doubts: Mapping[str, np.ndarray] | None = None,
@@ -120,6 +122,7 @@ def report_html(
         examples: shown in this order.
         tables: each with a note.
         worst: images, (height, width, 3) in [0, 255], of the largest errors, and what is said.
+        points: a name, the true numbers of images and the predicted ones, (images,).
         count: of the images in `tables`.
         files: to link to, paths relative to the page.
         doubts: of `kept_doubts`, with the names of all classes.
@@ -141,6 +144,11 @@ def report_html(
     for table, said in tables:
         rows = _table(table.columns, table.rows)
         sections.append(_section(table.title.lower(), table.title, rows, said))
+    if points:
+        charts = "".join(_scatter(*each) for each in points)
+        note = "A point for each image. On the line both are the same."
+        charts = f'<div class="curves">{charts}</div>'
+        sections.append(_section("points", "Predicted against true", charts, note))
     if worst:
         # Several pictures side by side.
         kind = "wide" if worst[0][0].shape[1] > 2 * len(worst[0][0]) else ""
@@ -173,14 +181,27 @@ def _curves(series):
     return "".join(drawn) or "<p>No metrics were written.</p>"
 
 
+def _scatter(name, true, predicted):
+    import matplotlib
+
+    from .matplotlib_figures import new_figure
+
+    with matplotlib.rc_context(_SVG):
+        figure, (axis,) = new_figure(width=4)
+        ends = [np.nanmin([true, predicted]), np.nanmax([true, predicted])]
+        axis.plot(ends, ends, color=TRAIN_COLOR, linewidth=1)
+        axis.plot(true, predicted, ".", color=EVAL_COLOR, markersize=3)
+        axis.set(title=name, xlabel="true", ylabel="predicted")
+        return _svg(figure)
+
+
 def _chart(title, lines):
     """Returns the drawing of lines, ([(step, value), …], label, color)."""
     import matplotlib
 
     from .matplotlib_figures import new_figure
 
-    settings = {"svg.fonttype": "none", "svg.hashsalt": "report", "font.size": 10}
-    with matplotlib.rc_context(settings):
+    with matplotlib.rc_context(_SVG):
         figure, (axis,) = new_figure(width=4)
         for points, label, color in lines:
             steps, values = zip(*points, strict=True)
@@ -194,11 +215,15 @@ def _chart(title, lines):
             axis.set_ylim(max(low, 0), min(high, 1.005))
         if len(lines) > 1:
             axis.legend(frameon=False)
-        text = io.StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None}, transparent=True)
-        svg = text.getvalue()
-        # Axes and numbers are as light or dark as the text around them.
-        return svg[svg.index("<svg") :].replace("#000000", "currentColor")
+        return _svg(figure)
+
+
+def _svg(figure):
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None}, transparent=True)
+    svg = text.getvalue()
+    # Axes and numbers are as light or dark as the text around them.
+    return svg[svg.index("<svg") :].replace("#000000", "currentColor")
 
 
 def comparison_html(
@@ -389,10 +414,11 @@ def _prediction(prediction, trained_on, shared):
     """Returns the figure of a photo, named by its path below the folder that all share."""
     file = pathlib.Path(prediction.id).absolute().relative_to(shared).as_posix()
     caption = html.escape(file) + f" {_MARK}" * trained_on
+    numbers = "values" in (prediction.answer or {})
     rows = "".join(
-        f'<tr><td class="text" style="--share:{100 * probability:.1f}%" '
+        f'<tr><td class="text" style="--share:{0 if numbers else 100 * probability:.1f}%" '
         f'title="{html.escape(label)}">{html.escape(label)}</td>'
-        f"<td>{_percent(probability)}</td></tr>"
+        f"<td>{f'{probability:.5g}' if numbers else _percent(probability)}</td></tr>"
         for label, probability in prediction.ranked
     )
     rows = rows or f'<tr><td class="text">{NONE}</td></tr>'

@@ -8,6 +8,7 @@ from ml_collections import ConfigDict
 from .base import COUNT, COUNTED, LOSS, Metric, Task
 from .classification import Classification
 from .masked_patches import MaskedPatches
+from .numbers import Numbers
 from .segmentation import Segmentation
 from .several_labels import SeveralLabels
 
@@ -29,6 +30,7 @@ TASKS: tuple[Task, ...] = (
     MaskedPatches(),
     Segmentation(),
     SeveralLabels(),
+    Numbers(),
 )
 # {column: metric} of the evaluations of all tasks.
 METRICS = {each.column: each for task in TASKS for each in task.metrics} | {LOSS.column: LOSS}

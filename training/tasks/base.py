@@ -121,6 +121,9 @@ class Task:
         """Returns the model that a run trains and saves, around that of `config.model`."""
         return model
 
+    def start(self, model: keras.Model, split: Any) -> None:
+        """Prepares the model to train by the `Split` that trains it."""
+
     def require_output(self, model: keras.Model, num_classes: int, dataset: str) -> None:
         """Raises `UsageError` unless a model's output has the shape of this task on a data set."""
 

@@ -118,12 +118,6 @@ class SeveralLabels(TableTask):
         model.model.thresholds = [best_threshold(*each) for each in _known(outputs, rows)]
         return {"thresholds": f"of each class, by its F1 on {len(rows):,} held-out images"}
 
-    def answers(
-        self, model: Any, outputs: np.ndarray, names: Sequence[str] | None, top: int
-    ) -> list[dict[str, list]]:
-        """Returns all classes at or above their thresholds, the most probable first."""
-        return super().answers(model, outputs, names, outputs.shape[-1])
-
     def page_content(
         self, arrays: Mapping[str, np.ndarray], class_names: Sequence[str] | None
     ) -> dict[str, Any]:

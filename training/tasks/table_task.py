@@ -105,6 +105,12 @@ class TableTask(Classification):
         chosen = {"chosen": np.array([number for _, number, _ in worst], int)}
         return outputs, rows, chosen | {"images": np.array([image for *_, image in worst])}
 
+    def answers(
+        self, model: Any, outputs: np.ndarray, names: Sequence[str] | None, top: int
+    ) -> list[dict[str, list]]:
+        """Returns all columns, of classes those at or above their thresholds, the best first."""
+        return super().answers(model, outputs, names, outputs.shape[-1])
+
     def page_arrays(self, source: Any, batches: Batches, dataset: Any) -> dict[str, np.ndarray]:
         """Outputs and rows of all images, and the images of the largest errors."""
         import numpy as np

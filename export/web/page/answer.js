@@ -15,6 +15,7 @@ const ACTIVATIONS = {
     const sum = exponentials.reduce((a, b) => a + b);
     return exponentials.map((value) => value / sum);
   },
+  linear: (numbers) => Array.from(numbers),
   sigmoid: (logits) => Array.from(logits, (value) => 1 / (1 + Math.exp(-value))),
 };
 
@@ -58,6 +59,8 @@ const colorOf = (index) =>
 export function topClasses(logits) {
   requireNumbers(logits);
   const probabilities = ACTIVATIONS[SETTINGS.activation](logits);
+  if (SETTINGS.classifies === "number")
+    return probabilities.map((number, index) => ({ label: labelOf(index), number }));
   // Logits whose probabilities round to the same are in their own order.
   const order = probabilities.map((_, index) => index).sort((a, b) => logits[b] - logits[a]);
   const least = SETTINGS.thresholds;
@@ -77,16 +80,19 @@ function percent(part) {
   return `${(100 * part).toFixed(part > 0.0995 && part < 0.995 ? 0 : 1)} %`;
 }
 
+const said = (probability, number) =>
+  number === undefined ? percent(probability) : `${Number(number.toPrecision(5))}`;
+
 export function showBars(list, classes) {
   list.replaceChildren(
-    ...classes.map(({ label, probability, color }) => {
+    ...classes.map(({ label, probability, number, color }) => {
       const item = document.createElement("li");
       const [name, value, bar] = ["span", "span", "div"].map((tag) => document.createElement(tag));
       name.textContent = label;
       name.className = "name";
       if (color) name.prepend(document.createElement("i"));
       if (color) name.firstChild.style.background = color;
-      value.textContent = percent(probability);
+      value.textContent = said(probability, number);
       value.className = "value";
       bar.className = "bar";
       bar.setAttribute("aria-hidden", "true");
@@ -98,7 +104,7 @@ export function showBars(list, classes) {
 }
 
 export const spoken = (classes) =>
-  classes.map(({ label, probability }) => `${label}, ${percent(probability)}`).join("; ");
+  classes.map(({ label, probability, number }) => `${label}, ${said(probability, number)}`).join("; ");
 
 export function showImage(canvas, bitmap, [left, top, width, height]) {
   const [w, h] = [width * bitmap.width, height * bitmap.height];

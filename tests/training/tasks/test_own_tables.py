@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 from PIL import Image
+from scipy import stats
 from sklearn import datasets, metrics
 
 import keras_vit
@@ -19,10 +20,12 @@ from keras_vit.training.inference.interface import Interface
 from keras_vit.training.inference.open_model import open_source
 from keras_vit.training.loop import trainer
 from keras_vit.training.tasks import TASKS, task_of
+from keras_vit.training.tasks.numbers import measures, statistics
 from keras_vit.training.tasks.several_labels import average_precision, best_threshold, sigmoid
+from tests.tiny_vit import tiny_vit
 from tests.training.runs import column
 
-LABELS = TASKS[3]
+LABELS, NUMBERS = TASKS[3:]
 NAMES = ("zero", "one", "two")
 
 
@@ -184,12 +187,104 @@ def test_thresholds_are_in_every_file(labels_run, canvases, tmp_path):
     assert same.thresholds == (0.5, 0.5, 0.25)
 
 
+@pytest.fixture(scope="module")
+def numbers_run(canvases, tmp_path_factory):
+    return trained(canvases / "value.csv", tmp_path_factory.mktemp("runs") / "numbers")
+
+
+def test_measures_of_numbers_are_those_of_scikit_learn_and_scipy():
+    rng = np.random.default_rng(0)
+    # Rounded, so that some are equal.
+    rows = np.round(rng.normal(2000, 100, (40, 2)), -1)
+    outputs = np.round(rows + rng.normal(0, [30, 300], rows.shape), -1)
+    rows[::4, 1] = np.nan
+    found = NUMBERS.measured(outputs, rows, Interface((8, 8), activation="linear")).metrics
+    expected = []
+    for number in range(2):
+        known = ~np.isnan(rows[:, number])
+        true, answer = rows[known, number], outputs[known, number]
+        each = [metrics.r2_score(true, answer), stats.spearmanr(true, answer)[0]]
+        each += [metrics.mean_absolute_error(true, answer)]
+        expected.append([*each, metrics.mean_squared_error(true, answer) ** 0.5])
+    expected = np.mean(expected, axis=0)
+    assert [found[each.name] for each in NUMBERS.metrics] == pytest.approx([*expected])
+    assert found["loss"] == pytest.approx(1 - expected[0]) and found["count"] == 40
+    assert np.isnan(measures(np.ones(3), np.arange(3.0))[1])
+    assert np.isnan(measures(np.arange(3.0), np.ones(3))[0])
+
+
+@pytest.mark.parametrize("loss", ["mse", "huber"])
+def test_numbers_are_learned_standardized_and_saved_in_their_units(loss, canvases, tmp_path):
+    split = open_dataset(f"csv:{canvases}/value.csv").split("train[:80%]")
+    values = [split.read(i)["label"].numpy() for i in range(split.num_examples)]
+    (mean,), (deviation,) = statistics(split)
+    assert (mean, deviation) == pytest.approx((np.mean(values), np.std(values)), rel=1e-5)
+    model = tiny_vit(num_classes=1)
+    NUMBERS.start(model, split)
+    images = np.random.default_rng(0).uniform(-1, 1, (2, *model.input_shape[1:])).astype("float32")
+    # A new head gives the mean.
+    np.testing.assert_allclose(ops.convert_to_numpy(model(images)), mean, rtol=1e-6)
+    head, features = model.get_layer("head"), model.up_to("representation")(images)
+    kernel, bias = np.linspace(-1, 1, 16, dtype="float32")[:, None], np.float32([0.5])
+    head.set_weights([kernel, bias])
+    standardized = ops.convert_to_numpy(features) @ kernel + bias
+    expected = standardized * deviation + mean
+    np.testing.assert_allclose(ops.convert_to_numpy(model(images)), expected, rtol=1e-5)
+    usual = {"dataset": "d", "batch_size": 1, "total_steps": 1, "numbers": {"loss": loss}}
+    batch = {"image": images, "label": np.float32([[2100], [0]]), "known": np.float32([[1], [0]])}
+    losses = NUMBERS.objective(schema.complete(usual), split).losses(model, batch)
+    error = abs((expected[0, 0] - 2100) / deviation)
+    each = error**2 if loss == "mse" else error**2 / 2 if error < 1 else error - 0.5
+    np.testing.assert_allclose(ops.convert_to_numpy(losses), [each, 0], rtol=1e-4)
+    # What is saved is a plain head, and one that goes on learning gives the same.
+    model.activation = "linear"
+    model.save(tmp_path / "m.keras")
+    saved = keras.saving.load_model(tmp_path / "m.keras")
+    assert saved.classifies == "number"
+    np.testing.assert_allclose(ops.convert_to_numpy(saved(images)), expected, rtol=1e-5)
+    NUMBERS.start(saved, split)
+    np.testing.assert_allclose(saved.get_layer("head").get_weights()[0], kernel, atol=1e-5)
+    np.testing.assert_allclose(ops.convert_to_numpy(saved(images)), expected, rtol=1e-5)
+
+
+def test_the_sum_of_digits_is_learned_and_in_every_file(numbers_run, canvases, tmp_path, capsys):
+    source, (outputs, rows) = open_source(numbers_run), outputs_of(numbers_run)
+    assert source.task is NUMBERS and source.interface.classifies == "number"
+    assert column(numbers_run, "eval_r2").max() == pytest.approx(
+        metrics.r2_score(rows, outputs), abs=1e-4
+    )
+    assert metrics.r2_score(rows, outputs) > 0.5 and abs(outputs.mean() - rows.mean()) < 50
+    assert "Predicted against true" in (numbers_run / "report.html").read_text()
+    photos = [str(canvases / f"{number}.png") for number in range(3)]
+    images = (source_images(source, photos) + 1) / 2
+    expected = source.model.predict(2 * images - 1, verbose=0)[:, 0]
+    found = keras_vit.predict(source.model, photos)
+    assert [[name for name, _ in each] for each in found] == [["value"]] * 3
+    assert [each[0][1] for each in found] == pytest.approx([*expected], rel=1e-4)
+    page = tmp_path / "page.html"
+    main(["predict", str(numbers_run), *photos, "--json", f"--output={page}"])
+    printed = [each["numbers"][0] for each in json.loads(capsys.readouterr().out)]
+    assert [each["value"] for each in printed] == pytest.approx([*expected], rel=1e-4)
+    assert f"<td>{printed[0]['value']:.5g}</td>" in page.read_text()
+    for write, name in ((export.to_tflite, "m.tflite"), (export.to_hub, "module")):
+        write(source.model, tmp_path / name)
+        opened = open_source(tmp_path / name)
+        assert opened.task is NUMBERS and opened.interface.class_names == ["value"]
+        assert opened(images)[:, 0] == pytest.approx(expected, rel=1e-3)
+        report = export.verify(source.model, tmp_path / name, images, costs=False)
+        assert report.ok and report.agreement is None, report
+
+
 def test_tasks_and_tables_that_do_not_fit_are_refused(canvases, tmp_path):
     usual = {"batch_size": 8, "total_steps": 3, "model": {"image_size": 16, "patch_size": 8}}
     usual |= {"train_preprocess": "decode|resize(16)|value_range(-1,1)"}
     table = {"dataset": f"csv:{canvases}/labels.csv", **usual}
     with pytest.raises(UsageError, match=r"config\.several_labels\.loss: expected a loss, as csv:"):
         trainer.train(table, tmp_path / "run")
+    with pytest.raises(UsageError, match=r"config\.numbers\.loss: expected csv:TABLE with a col"):
+        trainer.train({**table, "numbers": {"loss": "mse"}}, tmp_path / "run")
+    with pytest.raises(UsageError, match=r"config\.numbers\.loss: expected a loss, as csv:"):
+        trainer.train({**table, "dataset": f"csv:{canvases}/value.csv"}, tmp_path / "run")
     digits = {"dataset": f"csv:{canvases}/labels.csv", **usual, "mixup_p": 0.1}
     with pytest.raises(UsageError, match="expected 0, as cells of a table may be empty"):
         trainer.train(digits | {"several_labels": {"loss": "sigmoid"}}, tmp_path / "run")

@@ -150,7 +150,7 @@ class Classification(Task):
             raise ValueError(
                 f"Expected a name for each of {classes} classes. Received: {len(names)} names."
             )
-        least, found = model.interface.thresholds or [0] * classes, []
+        least, found = model.interface.thresholds or [-float("inf")] * classes, []
         for row in zip(best.tolist(), probabilities.tolist(), strict=True):
             kept = [(k, value) for k, value in zip(*row, strict=True) if value >= least[k]]
             found.append(

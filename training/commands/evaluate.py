@@ -166,9 +166,13 @@ def _measure(model, split, options):
 
 
 def _scales(text):
-    scales = tuple(map(float, text.split(",")))
+    try:
+        scales = tuple(map(float, text.split(",")))
+    except ValueError:
+        scales = (0.0,)
     if not all(0 < scale < 100 for scale in scales):
-        raise ValueError
+        expected = "expected factors above 0, separated by commas"
+        raise argparse.ArgumentTypeError(f"{expected}. Received: {text}")
     return scales
 
 

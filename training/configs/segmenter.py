@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from ml_collections import ConfigDict
 
+from keras_vit.name_suggestions import require_one_of
 from keras_vit.training.config import default_config
 from keras_vit.training.configs import finetune, parse_argument
 from keras_vit.training.data.sets.known_datasets import full_name
@@ -49,8 +50,10 @@ def get_config(arg: str) -> ConfigDict:
     defaults = {"recipe": "", "decoder": "mask", "size": 0, "modern": False}
     model, dataset, options = parse_argument(arg, "segmenter", defaults)
     dataset = full_name(dataset)
+    if options["recipe"]:
+        require_one_of("recipe", options["recipe"], _ROWS)
     recipe = options["recipe"] or dataset.partition(":")[0]
-    chosen = _ROWS.get(recipe, _ROWS["ade20k"])
+    chosen = _ROWS[recipe if recipe in _ROWS else "ade20k"]
     size = options["size"] or chosen.size
     config = default_config()
     config.model, config.checkpoint = finetune.architecture_of(model)

@@ -114,7 +114,10 @@ def mask_reader(data: PhotoSet, photos: Sequence[Photo]) -> Reader:
         # Eagerly, TensorFlow gives arrays of one object.
         photo, content = (x if isinstance(x, bytes) else x.item() for x in (photo, content))
         found = read_mask(content, names[index]) - first
-        height, width = upright_size(io.BytesIO(photo))
+        try:
+            height, width = upright_size(io.BytesIO(photo))
+        except (OSError, SyntaxError) as error:
+            raise ValueError(f"{photos[index].path} cannot be read as an image") from error
         if found.shape[:2] != (height, width):
             raise ValueError(
                 f"Expected a mask of {height} x {width}, the size of {photos[index].path}. "

@@ -4,6 +4,7 @@ Section 4.1 of Strudel et al. (2021): images are resized, their aspect kept; log
 windows are averaged; the probabilities of all sizes, and of mirrored images, are averaged.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,10 +15,12 @@ from keras_vit.interpolation import half_pixel_weights
 
 from ..data import Split
 from ..data.preprocessing.segmenter_operations import size_between
-from ..errors import UsageError
+from ..errors import UsageError, first_line
 from ..io.progress_bar import track
 from ..tasks.base import Evaluation
 from ..tasks.segmentation import Segmentation, evaluation_of, logits_in_order
+
+logger = logging.getLogger("keras_vit")
 
 # The long side is at most so many times the short one.
 _LONGEST = 4
@@ -55,8 +58,14 @@ def evaluate_by_windows(
     task, classes = Segmentation(), split.dataset.num_classes
     function, total = logits_in_order(model, split.dataset), np.zeros(3 + 3 * classes)
     for index in track(range(split.num_examples), f"evaluating {split.dataset.name} by windows"):
-        read = split.read(tf.constant(index, tf.int64))
-        example = task.encode(prepare.example(read, tf.constant([0, 0])), classes)
+        try:
+            read = split.read(tf.constant(index, tf.int64))
+            example = task.encode(prepare.example(read, tf.constant([0, 0])), classes)
+        except (tf.errors.OpError, ValueError) as error:
+            if not split.photos:
+                raise
+            logger.warning("Left out: %s: %s", split.example_id(index), first_line(error))
+            continue
         image, labels = example["image"].numpy(), example["label"].numpy()
         shorts = [int(scale * short_side) for scale in scales]
         sides = [tuple(size_between(image.shape, x, _LONGEST * x).numpy()) for x in shorts]

@@ -223,6 +223,9 @@ def test_data_check_shows_the_share_of_each_class(printed, refused, tmp_path):
     # Of ten rows and twenty columns of pixels with a class, the left half is road.
     assert re.search(r"road +│ +50\.00 ", found) and re.search(r"tree +│ +0\.00 ", found)
     assert "3 classes, 2 of them among the images decoded" in found and "all well" in found
+    (root / "images" / "0.png").write_bytes(b"no image")
+    found = printed("data", "check", f"masks:{root}", status=1)
+    assert "problem: train images/0.png: images/0.png cannot be read as an image" in found
 
 
 def test_objects_of_coco_become_masks(printed, refused, tmp_path):

@@ -180,6 +180,12 @@ def test_a_recipe_trains_and_is_evaluated_by_windows(tmp_path, printed):
     known = labels >= 0
     assert found["pixels"] == pytest.approx((predicted == labels)[known].mean(), abs=1e-6)
     assert found["count"] == 4 and isinstance(model, keras_vit.Segmenter)
+    (root / "images" / "1.png").write_bytes(b"no image")
+    said = printed("evaluate", tmp_path / "run", *more, stream="err")
+    assert "Left out: images/1.png: images/1.png cannot be read as an image" in said
+    assert (
+        json.loads((tmp_path / "out" / "metrics.json").read_text())[f"masks:{root}"]["count"] == 3
+    )
 
 
 def test_windows_are_of_models_of_masks(tmp_path, refused):

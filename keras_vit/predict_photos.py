@@ -69,7 +69,8 @@ def predict(
             f"{'' if arguments else model_inside(model, needs_head=True)}"
         )
     model.require_logits()
-    logits = model.predict(_prepared(model, images_or_paths), batch_size=batch_size, verbose=0)
+    images = prepared_photos(model, images_or_paths)
+    logits = model.predict(images, batch_size=batch_size, verbose=0)
     best, probabilities = most_probable(logits, activation or model.activation, top)
     names = model.class_names or [str(i) for i in range(shape[-1])]
     least = model.thresholds or (-np.inf,) * shape[-1]
@@ -103,8 +104,8 @@ def most_probable(logits: Tensor, activation: str, top: int) -> tuple[np.ndarray
     return best, np.take_along_axis(ops.convert_to_numpy(values), best, axis=-1)
 
 
-def _prepared(model, images_or_paths) -> np.ndarray:
-    """Returns (batch, height, width, 3) float32 in [-1, 1]."""
+def prepared_photos(model: keras.Model, images_or_paths: Any) -> np.ndarray:
+    """Returns (batch, height, width, 3) float32 in [-1, 1], prepared as `predict` does."""
     height, width, channels = model.input_shape[1:]
     operations = model.preprocessing or f"resize([{height},{width}])|value_range(-1,1)"
     photos: Any = [images_or_paths] if _is_read(images_or_paths) else images_or_paths

@@ -4,6 +4,7 @@ from keras_vit import analysis, layers, losses, optimizers, variants
 from keras_vit.analysis import costs
 from keras_vit.analysis.attention import attention_maps
 from keras_vit.checkpoints import list_weights, load_checkpoint, save_checkpoint
+from keras_vit.few_shot_head import few_shot_head
 
 # Imported as saved models name them.
 from keras_vit.hub_layer import HubLayer as HubLayer
@@ -28,6 +29,7 @@ __all__: list[str] = [
     "costs",
     "create_model",
     "feature_maps",
+    "few_shot_head",
     "layers",
     "list_models",
     "list_weights",

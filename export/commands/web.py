@@ -5,6 +5,7 @@ stay on the device.
 
   keras-vit export web runs/quickstart --output=site/
   keras-vit export web runs/quickstart --output=digits.html --single-file
+  keras-vit export web imagenet21k/ViT-B_16 --model=ViT-B/16 --output=site/ --teach
 """
 
 import argparse
@@ -20,6 +21,8 @@ def add_options(parser: CommandParser) -> None:
     shared.add_model_and_output(parser, "directory to write; with --single-file an .html file")
     text = "one file, which opens without a server"
     parser.add_argument("--single-file", action="store_true", help=text)
+    text = "the page learns classes from its visitor's photos; of a model with or without a head"
+    parser.add_argument("--teach", action="store_true", help=text)
     parser.add_argument("--title", help="at the top of the page; default: what the model does")
     shared.add_quantization(parser)
     text = "images of --dataset, or of the run's, to try; they are published with the page"
@@ -41,6 +44,7 @@ def run(options: argparse.Namespace) -> int:
         calibration=export.calibration([options.quantization]),
         examples=[*export.samples[0][: options.examples]] if options.examples else [],
         single_file=options.single_file,
+        teach=options.teach,
         litert_folder=options.litert_js,
     )
     place = shlex.quote(str(options.output))

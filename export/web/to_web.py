@@ -27,6 +27,7 @@ import numpy as np
 
 from keras_vit.checkpoints.download import cache_directory, download
 from keras_vit.checkpoints.model_source import WEB_PAGE_FILE, Kind, model_source
+from keras_vit.few_shot_head import BIAS, L2, STANDARD_DEVIATION_FLOOR
 from keras_vit.files.hidden_folder import make_folder, writing
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.photos.prepare_photos import keeps_upright, parsed_operations, prepare_photo
@@ -36,7 +37,7 @@ from keras_vit.training.io.atomic import atomic_directory, write_text
 from keras_vit.type_hints import Tensor
 
 from ..errors import ExportError, damage_refused
-from ..supported_models import check_range, portable
+from ..supported_models import check_range, output_name, portable
 from ..tflite.to_tflite import to_tflite
 
 # LiteRT.js.
@@ -76,6 +77,7 @@ def to_web(
     examples: Sequence[Tensor] = (),
     activation: str | None = None,
     single_file: bool = False,
+    teach: bool = False,
     litert_folder: str | os.PathLike | None = None,
 ) -> pathlib.Path:
     """Writes a page in which a model runs, on a phone or computer, with or without a network.
@@ -86,7 +88,8 @@ def to_web(
     for nothing but its own files. They are prepared as `keras_vit.predict` prepares them.
 
     Args:
-        model: a classifier of this package, one of `export.supported_models.MODELS`.
+        model: a classifier of this package, one of `export.supported_models.MODELS`; with `teach`
+            with or without a head.
         path: directory to write, for a server of files; with `single_file` the .html file. It is
             returned.
         labels: class names in the order of the logits; None takes `model.class_names`.
@@ -98,6 +101,8 @@ def to_web(
         activation: "softmax" or "sigmoid", from logits to probabilities; None takes the model's.
         single_file: whether to write one file that opens without a server: larger, without
             threads.
+        teach: whether the page learns classes of its visitor from a few photos, on the device, in
+            place of the model's own, as `keras_vit.few_shot_head` does.
         litert_folder: where LiteRT.js lies, in archives as `npm pack` names them; None fetches it
             from npm once.
 
@@ -108,10 +113,15 @@ def to_web(
     """
     model = portable(model)
     classes = model.arguments["num_classes"]
-    if classes is None:
+    if teach and (model.classifies == "pixel" or len(model.endpoints["representation"].shape) != 2):
+        raise ExportError(
+            "Expected a model with one row of features for an image, with --teach. Received: "
+            f"{model.name}."
+        )
+    if classes is None and not teach:
         raise ExportError(
             "Expected a model with a head: the page shows classes. Received: one with num_classes="
-            "None."
+            "None. With teach=True, which is --teach, its visitor names them."
         )
     # Before the work of an export in vain.
     page_operations(exported_operations(model), image_size(model))
@@ -124,34 +134,44 @@ def to_web(
             calibration=calibration,
             labels=labels,
             attention_rollout=_has_rollout(model),
+            feature_vector=teach and classes is not None,
             activation=activation,
         )
         settings = {
-            **page_settings(model, Interface.of_file(file, image_size(model), "logits")),
+            **page_settings(model, Interface.of_file(file, image_size(model), output_name(model))),
             "without_gpu": None if quantization in ("none", "float16") else _WITHOUT_GPU,
             "examples": [_png(example) for example in examples],
         }
+        if teach:
+            signature = "serving_default" if classes is None else "feature_vector"
+            digest = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+            constants = {"l2": L2, "bias": BIAS, "floor": STANDARD_DEVIATION_FLOOR}
+            settings["teach"] = {"signature": signature, "model": digest, **constants}
         height, width = image_size(model)
         megabytes = file.stat().st_size / 1e6
         of_images = model.classifies != "pixel"
         settings["facts"] = {
             "Model": f"{model.name}, {model.count_params() / 1e6:,.1f} million parameters",
             "Images": f"{width} × {height} pixels",
-            ("Numbers" if model.classifies == "number" else "Classes"): f"{classes:,}",
+            ("Numbers" if model.classifies == "number" else "Classes"): f"{classes or 0:,}",
             "Weights": f"{_WEIGHTS.get(quantization, quantization)}, {megabytes:.1f} MB",
             "Runtime": f"LiteRT.js {VERSION}",
         }
+        summary = "Learns your classes from a few photos, in your browser."
+        if teach:
+            settings["facts"]["Classes"] = "those that you teach it"
+        elif model.classifies == "number":
+            summary = f"Tells {classes:,} numbers of an image, in your browser."
+        else:
+            of_what = "classes" if of_images else "classes of pixels"
+            summary = f"Tells {classes:,} {of_what} apart, in your browser."
         return write_page(
             file,
             path,
             litert,
             settings=settings,
             title=title or ("Image classifier" if of_images else "Classes of pixels"),
-            summary=f"Tells {classes:,} "
-            + ("numbers of an image" if model.classifies == "number" else "classes ")
-            + ("" if of_images else "of pixels ")
-            + ("" if model.classifies == "number" else "apart")
-            + ", in your browser.",
+            summary=summary,
             single_file=single_file,
         )
 
@@ -297,7 +317,7 @@ def write_page(
         path: the directory to write, or with `single_file` the .html file; it is returned.
         litert: the files of LiteRT.js, from `litert_js`.
         settings: what page/main.js reads of the model: `operations`, `image_size`, `labels`,
-            `classifies`, `activation`, `rollout`, `without_gpu`, `examples` and `facts`.
+            `classifies`, `activation`, `rollout`, `teach`, `without_gpu`, `examples` and `facts`.
         title, summary: plain text.
         single_file: whether everything goes into one file.
 

@@ -1,14 +1,7 @@
 """Few-shot evaluation of a frozen model: images to features to linear classifiers (section 4.1).
 
-The images of a few labeled examples per class are mapped by a frozen network to features
-and a linear classifier onto {-1, 1}^K targets is solved in closed form, without training:
-
-    W = argmin ||X W - Y||^2 + l2 ||W||^2 = (X'X + l2 I)^-1 X'Y = X'(XX' + l2 I)^-1 Y.
-
-The paper leaves the details open; these are the ones of its authors' code: features are
-standardized with the statistics of the chosen examples, a constant feature of 100 plays the
-part of a bias that the penalty hardly touches, and l2 is fixed at 2^10. That code works in
-float32, where the large constant costs three digits; here it is float64.
+The classifiers are those of `keras_vit.few_shot_head`, solved in closed form from a few labeled
+examples per class.
 """
 
 import functools
@@ -23,6 +16,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import keras
 import numpy as np
+
+from keras_vit.few_shot_head import L2, LeastSquares
 
 from ..data import Dataset, Split
 from ..data.preprocessing.parse_operations import parse
@@ -45,52 +40,11 @@ Accuracies: TypeAlias = Mapping[tuple[int, int, float], float]
 
 SHOTS = (1, 5, 10, 25)
 SEEDS = (0, 1, 2)
-L2 = 2.0**10
-BIAS = 100.0
-STANDARD_DEVIATION_FLOOR = 1e-5
 # The authors' code does not use the whole of `train` and `test` of these.
 SPLITS = {
     "imagenet2012": ("train[:65000]", "validation"),
     "tfds:uc_merced": ("train[:1000]", "train[1000:]"),
 }
-
-
-class LeastSquares:
-    """Least squares onto {-1, 1}^K, K = `num_classes`, for one choice of examples and any penalty.
-
-    The eigenvalue decomposition of the smaller of X'X and XX' is computed once; each penalty
-    then costs one matrix product. Features are (examples, dimensions), labels (examples,) integers
-    in [0, K).
-    """
-
-    def __init__(self, features: np.ndarray, labels: np.ndarray, num_classes: int):
-        features = np.asarray(features, np.float64)
-        self.mean = features.mean(axis=0)
-        self.scale = features.std(axis=0) + STANDARD_DEVIATION_FLOOR
-        x = self._standardize(features)
-        y = 2.0 * np.eye(num_classes)[labels] - 1.0
-        examples, dimensions = x.shape
-        if examples >= dimensions:
-            self._eigenvalues, self._left = np.linalg.eigh(x.T @ x)
-            self._right = self._left.T @ (x.T @ y)
-        else:
-            self._eigenvalues, vectors = np.linalg.eigh(x @ x.T)
-            self._left = x.T @ vectors
-            self._right = vectors.T @ y
-
-    def weights(self, l2: float) -> np.ndarray:
-        """Returns W, (dimensions + 1, K) float64; the last row belongs to the constant feature."""
-        if l2 <= 0:
-            raise ValueError(f"Expected a positive l2, since X'X may be singular. Received: {l2}")
-        return (self._left / (self._eigenvalues + l2)) @ self._right
-
-    def scores(self, features: np.ndarray, l2: float) -> np.ndarray:
-        """Returns the (examples, K) scores of `features`, (examples, dimensions)."""
-        return self._standardize(np.asarray(features, np.float64)) @ self.weights(l2)
-
-    def _standardize(self, features):
-        standardized = (features - self.mean) / self.scale
-        return np.pad(standardized, ((0, 0), (0, 1)), constant_values=BIAS)
 
 
 def choose_examples(labels: np.ndarray, num_classes: int, seed: int) -> list[np.ndarray]:

@@ -77,9 +77,10 @@ class KerasFunction(ImageFunction):
 
     @functools.cached_property
     def class_maps(self) -> Callable[[Tensor, Sequence[int]], np.ndarray] | None:  # type: ignore[override]
-        """Of models whose attention is followed, with one row of logits for an image."""
+        """Of models whose attention is followed, with classes or labels of an image."""
         model = self._encoder
-        if self.rollout is None or "logits" not in model.endpoints or len(model.output_shape) != 2:
+        known = self.rollout and "logits" in model.endpoints and len(model.output_shape) == 2
+        if not known or model.classifies not in ("image", "labels"):
             return None
         prepared, stride = functools.cache(lambda: class_maps_function(model)), model.token_stride
         return lambda images, classes: over_images(

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from keras_vit.errors import damage_named
+from keras_vit.few_shot_head import LeastSquares
 
 from ..data import Dataset
 from ..data.sets.splits import Photo
 from ..data.skip_unreadable import SkipCounter
 from ..data.tf_data_batches import eval_dataset
-from ..evaluators.few_shot import LeastSquares
 from ..inference.keras_function import KerasFunction
 from ..io.atomic import atomic_file
 from ..io.printed_table import Table

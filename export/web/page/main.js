@@ -6,8 +6,10 @@ import SETTINGS, { keepOffline, loadText } from "page/assets";
 import * as camera from "page/camera";
 import { decode, prepare } from "page/photo";
 import * as runtime from "page/runtime";
+import * as teach from "page/teach";
 
 const element = (id) => document.getElementById(id);
+const TEACHES = Boolean(SETTINGS.teach);
 const OF_PIXELS = SETTINGS.classifies === "pixel";
 const NAMES = { wasm: "CPU", threads: `CPU, ${runtime.threads} threads`, webgpu: "GPU" };
 
@@ -136,12 +138,15 @@ async function show(file) {
   element("choose").textContent = "New image";
   element("image").setAttribute("aria-label", `Your image, ${file.name || "pasted"}, as the model sees it`);
   await answer();
-  element("bars").firstElementChild.scrollIntoView({ block: "nearest", behavior: "smooth" });
+  element("bars").firstElementChild?.scrollIntoView({ block: "nearest", behavior: "smooth" });
 }
 
 async function answer() {
   await drawn();
-  const { values: logits, milliseconds } = await runtime.run(shown.values);
+  const { values, milliseconds } = await runtime.run(shown.values, SETTINGS.teach?.signature);
+  if (TEACHES) shown.features = values;
+  const logits = TEACHES ? teach.scores(values) : values;
+  if (!logits) return showTaught();
   if (OF_PIXELS) shown.mask = classesOfPixels(logits);
   const classes = OF_PIXELS ? largestAreas(shown.mask) : topClasses(logits);
   document.documentElement.dataset[OF_PIXELS ? "mask" : "logits"] = JSON.stringify(
@@ -190,6 +195,77 @@ function showExamples() {
 function fileOf(address, name) {
   const text = atob(address.slice(address.indexOf(",") + 1));
   return new File([Uint8Array.from(text, (c) => c.charCodeAt(0))], name, { type: "image/png" });
+}
+
+// With what the visitor taught, or says what is missing.
+function showTaught() {
+  element("taught").replaceChildren(
+    ...[...teach.counts()].map(([name, count]) => {
+      const item = document.createElement("li");
+      const text = Object.assign(document.createElement("span"), { textContent: `${name}: ${count}` });
+      const button = Object.assign(document.createElement("button"), { textContent: "Forget" });
+      Object.assign(button, { type: "button", className: "button", ariaLabel: `Forget ${name}` });
+      button.addEventListener("click", () => inTurn(() => (teach.forget(name), learned())));
+      item.append(text, button);
+      return item;
+    }),
+  );
+  const ready = teach.counts().size > 1;
+  element("teach-save").disabled = !ready;
+  element("waiting").hidden = ready && Boolean(shown);
+  element("waiting").textContent = ready ? "Choose an image to see its class." : "Teach two classes to see answers.";
+  if (!ready) element("bars").hidden = element("times").hidden = true;
+}
+
+async function learned() {
+  element("error").hidden = true;
+  showTaught();
+  if (shown) await answer();
+  document.documentElement.dataset.taught = JSON.stringify([...teach.counts()]);
+}
+
+async function addPhotos(files) {
+  const name = element("teach-name").value.trim();
+  if (!name) throw new Error("Expected the name of a class above its photos.");
+  try {
+    for (const [index, file] of files.entries()) {
+      element("status").textContent = `Photo ${index + 1} of ${files.length}`;
+      const bitmap = await decode(file);
+      const { values } = await runtime.run(prepare(bitmap).values, SETTINGS.teach.signature);
+      bitmap.close();
+      teach.add(name, values);
+    }
+  } finally {
+    await learned(); // of those before one that cannot be read too
+  }
+}
+
+function listenToTeacher() {
+  element("teach").hidden = !TEACHES;
+  if (!TEACHES) return;
+  Object.assign(SETTINGS, { labels: [], activation: "softmax", thresholds: null, classifies: "image" });
+  const chosen = (id, action) =>
+    element(id).addEventListener("change", (event) => {
+      const files = [...event.target.files];
+      event.target.value = ""; // the same file can be chosen again
+      inTurn(() => action(files));
+    });
+  chosen("teach-files", addPhotos);
+  chosen("teach-load", async ([file]) => (teach.load(await file.text()), learned()));
+  element("teach-shown").addEventListener("click", () =>
+    inTurn(() => {
+      const name = element("teach-name").value.trim();
+      if (!name || !shown) throw new Error("Expected an image, and the name of its class.");
+      teach.add(name, shown.features);
+      return learned();
+    }),
+  );
+  element("teach-save").addEventListener("click", () => {
+    const address = URL.createObjectURL(new Blob([teach.saved()], { type: "application/json" }));
+    Object.assign(document.createElement("a"), { href: address, download: "classes.json" }).click();
+    setTimeout(() => URL.revokeObjectURL(address), 60_000);
+  });
+  showTaught();
 }
 
 function listen() {
@@ -244,6 +320,7 @@ function showFacts() {
 }
 
 listen();
+listenToTeacher();
 showFacts();
 showExamples();
 await inTurn(async () => {

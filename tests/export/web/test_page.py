@@ -369,3 +369,67 @@ def test_light_and_dark_and_narrow(open_page, address, photo):
         backgrounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
         assert page.evaluate("document.documentElement.scrollWidth") <= 320
     assert len(backgrounds) == 2
+
+
+@pytest.mark.parametrize("has_head", [True, False])
+def test_a_page_learns_classes_as_python_does(open_page, make_vit, has_head, tmp_path):
+    model = make_vit(num_classes=5 if has_head else None)
+    model.preprocessing = "decode|resize_small(36)|central_crop(32)|value_range(-1,1)"
+    site = export.to_web(model, tmp_path / "site", quantization="none", teach=True)
+    rng, files = np.random.default_rng(0), []
+    for number in range(7):
+        files.append(tmp_path / f"{number}.png")
+        pixels = rng.integers(0, 256, (40, 50, 3)).astype("uint8")
+        pixels[..., number % 3] //= 3
+        Image.fromarray(pixels).save(files[-1])
+    names = ["red", "green <b>", "blue"]
+    taught = [names[number % 3] for number in range(6)]
+    expected = keras_vit.few_shot_head(model, files[:6], taught)
+    image = prepare_photo(read_photo(files[6]), model.preprocessing)[None]
+    logits = expected.predict(image, verbose=0)[0]
+    with served(site) as address:
+        page = open_page(address)
+        assert page.locator("#teach-save").is_disabled()
+        page.set_input_files("#teach-files", files[:1])
+        assert error_of(page, tmp_path / "site/index.html").startswith("Expected an image")
+        for name in names:
+            page.fill("#teach-name", name)
+            added = [file for file, each in zip(files, taught, strict=False) if each == name]
+            page.set_input_files("#teach-files", added[:1])
+            page.set_input_files("#file", added[1])
+            page.wait_for_selector("#picture:not([hidden])")
+            page.click("#teach-shown")
+            count = f"""() => JSON.parse(document.documentElement.dataset.taught ?? "[]")
+                .some(([name, count]) => name === {json.dumps(name)} && count === 2)"""
+            page.wait_for_function(count)
+        np.testing.assert_allclose(choose(page, files[6]), logits, atol=1e-4)
+        first = page.locator("#bars li").first.inner_text().split("\n")[0]
+        assert first == expected.class_names[logits.argmax()]
+        with page.expect_download() as download:
+            page.click("#teach-save")
+        download.value.save_as(tmp_path / "classes.json")
+        head = json.loads((tmp_path / "classes.json").read_text())["head"]
+        kernel, bias = expected.get_layer("head").get_weights()
+        scale = np.abs(kernel).max()
+        np.testing.assert_allclose(np.transpose(head["kernel"]), kernel, atol=1e-4 * scale)
+        np.testing.assert_allclose(head["bias"], bias, atol=1e-4 * max(scale, 1))
+
+        page.reload()
+        page.wait_for_selector(READY, state="attached")
+        page.set_input_files("#teach-load", tmp_path / "classes.json")
+        page.wait_for_selector("html[data-taught]", state="attached")
+        np.testing.assert_allclose(choose(page, files[6]), logits, atol=1e-4)
+        page.get_by_role("button", name="Forget blue").click()
+        page.wait_for_function(
+            "() => JSON.parse(document.documentElement.dataset.taught).length === 2"
+        )
+        forget(page)
+        page.get_by_role("button", name="Take a photo").click()
+        page.get_by_role("button", name="Take it").click()
+        assert len(shown(page)) == 2
+        text = (tmp_path / "classes.json").read_text()
+        (tmp_path / "other.json").write_text(text.replace('"model":"', '"model":"0'))
+        page.set_input_files("#teach-load", tmp_path / "other.json")
+        page.wait_for_selector("#error:not([hidden])")
+        assert "another one" in page.get_by_role("alert").inner_text()
+    assert verify(model, site, image * 0.5 + 0.5).ok

@@ -6,13 +6,14 @@ placed like the student's, do not train, and stand in no checkpoint.
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import keras
 from keras import ops
 from ml_collections import ConfigDict
 
+from keras_vit.models.image_model import ImageModel
 from keras_vit.name_suggestions import require_one_of
 from keras_vit.type_hints import Tensor
 
@@ -102,6 +103,7 @@ class Teachers:
         self._settings, self._dataset = config.distill, dataset
         self.sources = [*filter(None, map(str.strip, config.distill.teacher.split(",")))]
         self.identity = ""
+        self.give_logits = bool(self.sources) and config.distill.loss != "none"
         self._models: list[tuple[keras.Model, list[int] | None]] = []
 
     def open(self, objective: Objective, student: keras.Model) -> Objective:
@@ -109,15 +111,17 @@ class Teachers:
 
         It is `label_weight` times `objective` and, for the rest, the sum over the teachers of
         their losses; of a student with classifier="distilled" the first is of the class head and
-        the rest of the distillation head, as DeiT has it. Raises `UsageError` for a teacher of
-        other classes, or if such a class head would learn nothing; `ValueError` or
-        `FileNotFoundError` for a teacher that cannot be opened.
+        the rest of the distillation head, as DeiT has it. Projections of features train with the
+        student. Raises `UsageError` for a teacher of other classes or without such features, or if
+        one of two heads would learn nothing; `ValueError` or `FileNotFoundError` for a teacher
+        that cannot be opened.
         """
         digest = hashlib.sha256()
         for source in self.sources:
-            found = _opened(source, self._dataset.num_classes)
+            found = _opened(source, self._dataset.num_classes if self.give_logits else None)
             digest.update(found.identity.encode())
-            self._models.append((found.model, self._order(source, found)))
+            order = self._order(source, found) if self.give_logits else None
+            self._models.append((found.model, order))
         if not self._models:
             return objective
         self.identity = digest.hexdigest()
@@ -130,26 +134,37 @@ class Teachers:
                 )
         known = [student.license, *(teacher.license for teacher, _ in self._models)]
         student.license = " and ".join(dict.fromkeys(filter(None, known))) or None
-        share = self._settings.label_weight
-        if _has_two_heads(student) and not share:
+        share, kind = self._settings.label_weight, self._settings.loss
+        heads = _HEADS if student.arguments.get("classifier") == "distilled" else ("output",)
+        if heads == _HEADS and not (share and self.give_logits):
             raise UsageError(
-                "config.distill.label_weight: expected more than 0 (DeiT has 0.5) for a model with "
-                'classifier="distilled", whose class head learns from labels alone. Received: 0.'
+                "config.distill.label_weight: expected more than 0 (DeiT has 0.5), and a "
+                'distill.loss of logits, for a model with classifier="distilled", which has a '
+                f"head for each. Received: {share:g}, {kind}."
             )
-        distance = distillation_loss(self._settings.loss, self._settings.temperature)
+        distance = distillation_loss(kind, self._settings.temperature) if self.give_logits else None
+        pairs = _pairs(self._settings.features)
+        projections = [
+            [Projection(f"{number}_{place}", student, teacher, *pair) for place, pair in pairs]
+            for number, (teacher, _) in enumerate(self._models)
+        ]
+        names = [*heads, *(mine for _, (mine, _) in pairs)]
 
         def losses(model: keras.Model, batch: Batch) -> Tensor:
-            student = model.up_to(_HEADS) if _has_two_heads(model) else model
-            found = student(batch["image"], training=True)
-            of_labels, of_teachers = [found] * 2 if student is model else map(found.get, _HEADS)
-            taught = sum(distance(each, of_teachers) for each in self.logits(batch["image"]))
+            student, taught = model.up_to(names)(batch["image"], training=True), []
+            for teacher, own in zip(self.outputs(batch["image"]), projections, strict=True):
+                if distance:
+                    taught.append(distance(teacher["output"], student[heads[-1]]))
+                weight = self._settings.features_weight
+                taught += [weight * each.losses(student, teacher) for each in own]
             if not share:
-                return taught
-            labeled = objective.losses(lambda *images, **training: of_labels, batch)
-            return share * labeled + (1 - share) * taught
+                return sum(taught)
+            labeled = objective.losses(lambda *images, **training: student[heads[0]], batch)
+            return share * labeled + (1 - share) * sum(taught)
 
         weights = [each for model, _ in self._models for each in model.weights if not is_seed(each)]
-        return Objective(losses, [*objective.variables, *weights])
+        trained = [each for own in projections for one in own for each in one.layer.weights]
+        return Objective(losses, [*objective.variables, *weights], trained)
 
     def _order(self, source: str, found: Any) -> list[int] | None:
         classes, shape = self._dataset.num_classes, found.model.output_shape
@@ -160,20 +175,25 @@ class Teachers:
             )
         return class_order(found.model.class_names, self._dataset.class_names, self._dataset.name)
 
-    def logits(self, images: Tensor) -> Sequence[Tensor]:
-        """Returns the logits of each teacher, (batch, classes), in the order of the data's classes.
+    def outputs(self, images: Tensor) -> list[dict[str, Tensor]]:
+        """Returns of each teacher "output", if its loss needs it, and features by name.
 
-        `images` are (batch, height, width, channels) in [-1, 1]; they are resized to the size of a
-        teacher that takes another.
+        "output" are logits, (batch, classes) float32, in the order of the data's classes. `images`
+        are (batch, height, width, channels) in [-1, 1]; they are resized to the size of a teacher
+        that takes another.
         """
-        found = []
+        found, names = [], ["output"] * self.give_logits
+        names += [theirs for _, (_, theirs) in _pairs(self._settings.features)]
         for model, order in self._models:
             size = model.input_shape[1:3]
             resized = images
             if None not in size and size != tuple(images.shape[1:3]):
                 resized = ops.image.resize(images, size, "bilinear", antialias=True)
-            logits = ops.cast(model(resized, training=False), "float32")
-            found.append(logits if order is None else ops.take(logits, order, axis=-1))
+            outputs = model.up_to(names)(resized, training=False)
+            if self.give_logits:
+                logits = ops.cast(outputs["output"], "float32")
+                outputs["output"] = logits if order is None else ops.take(logits, order, axis=-1)
+            found.append(outputs)
         return found
 
     def batch_sums(self, model: keras.Model, batch: Batch) -> Tensor:
@@ -182,7 +202,8 @@ class Teachers:
         The class of the teachers is that of the largest mean of their probabilities.
         """
         counted, labels = batch[COUNTED], batch["label"]
-        mean = sum(ops.softmax(each, axis=-1) for each in self.logits(batch["image"]))
+        outputs = self.outputs(batch["image"])
+        mean = sum(ops.softmax(each["output"], axis=-1) for each in outputs)
         theirs = ops.argmax(mean, axis=-1)
         own = ops.argmax(ops.cast(model(batch["image"], training=False), "float32"), axis=-1)
         is_label = ops.take_along_axis(ops.cast(labels > 0, "float32"), theirs[:, None], axis=-1)
@@ -210,8 +231,60 @@ class TeacherEvaluator:
             yield name, float(value / count)
 
 
-def _has_two_heads(student):
-    return getattr(student, "arguments", {}).get("classifier") == "distilled"
+class Projection:
+    """The squared distance of a student's features, linearly projected, from a teacher's.
+
+    Features are endpoints. Of tokens those of patches count, and a teacher's grid is resized to the
+    student's.
+
+    Args:
+        name: of its layer, which trains.
+        student, teacher: the models.
+        mine, theirs: names of their endpoints.
+    """
+
+    def __init__(self, name: str, student: ImageModel, teacher: ImageModel, mine: str, theirs: str):
+        self._sides = (student, mine), (teacher, theirs)
+        for model, feature in self._sides:
+            if feature not in model.endpoints:
+                known = ", ".join(model.endpoints)
+                raise UsageError(
+                    f"config.distill.features: expected STUDENT=TEACHER, names of {model.name}'s "
+                    f"endpoints, {known}. Received: {feature}."
+                )
+        own, its = (_as_grid(model, model.endpoints[end]).shape for model, end in self._sides)
+        if len(own) != len(its):
+            raise UsageError(
+                "config.distill.features: expected two of patches, or two of whole images. "
+                f"Received: {mine} of shape {own}, and {theirs} of {its}."
+            )
+        self.layer = keras.layers.Dense(its[-1], dtype="float32", name=f"projection_{name}")
+        self.layer.build((None, own[-1]))
+
+    def losses(self, student: Mapping[str, Tensor], teacher: Mapping[str, Tensor]) -> Tensor:
+        """Returns (batch,) float32, means over places and channels, of both sides' outputs."""
+        found = zip((student, teacher), self._sides, strict=True)
+        mine, theirs = (_as_grid(model, outputs[end]) for outputs, (model, end) in found)
+        mine = self.layer(mine)
+        if mine.shape[1:-1] != theirs.shape[1:-1]:
+            theirs = ops.image.resize(theirs, mine.shape[1:3], "bilinear", antialias=True)
+        return ops.mean(ops.square(mine - theirs), axis=[*range(1, len(mine.shape))])
+
+
+def _as_grid(model, features):
+    """Returns tokens as (batch, rows, columns, channels), without those before the patches'."""
+    features = ops.cast(features, "float32")
+    if len(features.shape) != 3:
+        return features
+    rows, columns = model.grid_size
+    patches = features[:, features.shape[1] - rows * columns :]
+    return ops.reshape(patches, (-1, rows, columns, features.shape[-1]))
+
+
+def _pairs(features):
+    """Returns [(number, (student's endpoint, teacher's endpoint))] of config.distill.features."""
+    pairs = (each.partition("=") for each in features.split(",") if each.strip())
+    return [*enumerate((mine.strip(), (theirs or mine).strip()) for mine, _, theirs in pairs)]
 
 
 def _opened(source, num_classes):

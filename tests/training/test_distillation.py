@@ -111,19 +111,22 @@ def test_students_of_two_heads_have_the_losses_of_deit(kind, temperature, alpha,
     monkeypatch.setattr(distillation, "_opened", lambda *_: opened)
     classes = types.SimpleNamespace(num_classes=7, class_names=None, name="seven")
     teachers = Teachers(config, classes)
-    monkeypatch.setattr(teachers, "logits", lambda images: [TEACHER])
+    monkeypatch.setattr(teachers, "outputs", lambda images: [{"output": TEACHER}])
     base = task_of(config).objective(config, None)
     batch = {"image": both, "label": np.eye(7, dtype="float32")[GOLDEN["labels"]]}
     found = teachers.open(base, Student()).losses(Student(), batch)
     key = f"{kind}_tau{temperature}_alpha{alpha}"
     assert float(np.mean(found)) == pytest.approx(expected[key], rel=1e-4)
     config.distill.label_weight = 0.0
-    with pytest.raises(UsageError, match=r"label_weight: expected more than 0.*Received: 0\."):
+    with pytest.raises(UsageError, match=r"label_weight: expected more than 0.*Received: 0, "):
         Teachers(config, classes).open(base, Student())
 
 
 def test_a_teacher_of_other_pixels_and_order_of_classes(teacher, tiny, caplog):
-    config = schema.complete(tiny(distill={"teacher": str(teacher), "label_weight": 0.25}))
+    ends = ("block_00", "representation")
+    distill = {"features": "block_00=block_00,representation", "features_weight": 2.0}
+    distill |= {"teacher": str(teacher), "label_weight": 0.25}
+    config = schema.complete(tiny(distill=distill))
     digits = open_dataset("digits", config.data_dir)
     teachers = Teachers(config, digits)
     labeled = np.arange(3, dtype="float32")
@@ -137,12 +140,20 @@ def test_a_teacher_of_other_pixels_and_order_of_classes(teacher, tiny, caplog):
     expected = np.array(model(resized))[
         :, [digits.class_names.index(each) for each in model.class_names]
     ]
-    (found,) = teachers.logits(images)
-    np.testing.assert_allclose(found, expected, 1e-5, 1e-6)
+    (found,) = teachers.outputs(images)
+    np.testing.assert_allclose(found["output"], expected, 1e-5, 1e-6)
     losses = objective.losses(student, {"image": images})
-    taught = distillation_loss()(expected, student(images))
-    np.testing.assert_allclose(losses, 0.25 * labeled + 0.75 * np.array(taught), 1e-5)
-    assert len(objective.variables) == len(model.weights)
+    taught = np.array(distillation_loss()(expected, student(images)))
+    # The teacher's 6 x 6 patches become the student's 4 x 4; the tokens before them are left out.
+    (patches, *_), (whole, *_) = (objective.trained[place : place + 2] for place in (0, 2))
+    mine, theirs = student.up_to(ends)(images), model.up_to(ends)(resized)
+    grid = keras.ops.reshape(theirs["block_00"][:, 1:], (3, 6, 6, 16))
+    grid = np.reshape(keras.ops.image.resize(grid, (4, 4), antialias=True), (3, 16, 16))
+    taught += 2 * np.square(mine["block_00"][:, 1:] @ np.array(patches) - grid).mean((1, 2))
+    vectors = mine["representation"] @ np.array(whole) - theirs["representation"]
+    taught += 2 * np.square(vectors).mean(1)
+    np.testing.assert_allclose(losses, 0.25 * labeled + 0.75 * taught, 1e-5)
+    assert len(objective.variables) == len(model.weights) and len(objective.trained) == 4
 
 
 def test_teachers_are_refused(teacher, tiny, tmp_path):
@@ -166,15 +177,31 @@ def test_teachers_are_refused(teacher, tiny, tmp_path):
         temperature=2.0,
     )
     refused(r"distill.loss: expected config.distill.teacher beside it", loss="hard")
+    refused(r"expected config.distill.features beside none", teacher=str(teacher), loss="none")
+    for features, message in (
+        ("block_00=block_9", r"STUDENT=TEACHER, .*block_01, .*Received: block_9"),
+        ("encoded=logits", r"two of patches.*encoded of shape .*, 4, 4, 16.*logits of"),
+    ):
+        refused(message, teacher=str(teacher), features=features)
 
 
-@pytest.mark.parametrize("classifier", ["token", "distilled"])
+def test_a_teacher_without_classes_gives_features(tiny, tmp_path):
+    tiny_vit(num_classes=None, hidden_size=8).save(tmp_path / "encoder.keras")
+    distill = {"teacher": str(tmp_path / "encoder.keras"), "loss": "none"}
+    distill |= {"features": "block_00=encoded", "label_weight": 0.5}
+    trainer.train(tiny(distill=distill, total_steps=6, eval_every_steps=6), tmp_path / "run")
+    assert final_state(tmp_path / "run")["projection_0_0/kernel"].shape == (16, 8)
+    assert "teacher" not in (tmp_path / "run/metrics.csv").read_text()
+
+
+@pytest.mark.rows(("token", "block_00"), ("distilled", ""))
 def test_a_run_with_a_teacher_resumes_and_saves_the_student_alone(
-    classifier, teacher, tiny, tmp_path, monkeypatch
+    classifier, features, teacher, tiny, tmp_path, monkeypatch
 ):
     settings = {"total_steps": 40, "checkpoint_every_steps": 20, "eval_every_steps": 20}
     settings["distill"] = {"teacher": str(teacher), "temperature": 2.0, "label_weight": 0.5}
     settings["model"] = {"classifier": classifier}
+    settings["distill"]["features"] = features
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     trainer.train(tiny(**settings), whole)
     with monkeypatch.context() as patch, pytest.raises(Interrupted):
@@ -193,9 +220,10 @@ def test_a_run_with_a_teacher_resumes_and_saves_the_student_alone(
     assert rows(whole) == rows(stopped)
     student = keras.models.load_model(whole / "model.keras")
     assert student.license == "CC-BY-NC-4.0"
+    projection = {f"projection_0_0/{leaf}" for leaf in ("kernel", "bias") if features}
     assert {
         name for name in final_state(whole) if "optimizer/" not in name and "loop/" not in name
-    } == {each.path for each in student.weights if "seed" not in each.path}
+    } == {each.path for each in student.weights if "seed" not in each.path} | projection
     # The hits of the teacher by itself, and of equal first classes.
     config = schema.complete(tiny(**settings))
     batches = RunData(config).eval_batches(1, 0)

@@ -150,8 +150,20 @@ KEYS = (
         "run, .keras file, published classifier or MODEL=CHECKPOINT to learn from, several "
         "separated by commas; empty is off",
     ),
-    Key("distill.loss", "kl", "distance from a teacher's logits", ("kl", "soft", "hard", "l2")),
+    Key(
+        "distill.loss",
+        "kl",
+        "distance from a teacher's logits",
+        ("kl", "soft", "hard", "l2", "none"),
+    ),
     Key("distill.temperature", 1.0, "that divides both logits of kl and soft"),
+    Key(
+        "distill.features",
+        "",
+        "STUDENT=TEACHER, endpoints whose squared distance, after a learned projection, is added; "
+        "several separated by commas",
+    ),
+    Key("distill.features_weight", 1.0, "factor of that distance"),
     Key("distill.label_weight", 0.0, "part of the loss that is of labels; 0 uses none", below=1),
     Key("mixup_p", 0.0, "parameter of MixUp's beta distribution; 0 is off"),
     Key(
@@ -231,7 +243,8 @@ COLUMNS = ("key", "default", "meaning", "may change on resumption")
 # {a key, with its value where not any will do: the keys that mean nothing without it}
 _BESIDE = {
     "checkpoint": "checkpoint_head",
-    "distill.teacher": "distill.loss distill.temperature distill.label_weight",
+    "distill.teacher": "distill.loss distill.temperature distill.label_weight distill.features",
+    "distill.features": "distill.features_weight",
     "distill.loss=kl|soft": "distill.temperature",
     "eval_split": "early_stopping.metric hand_over",
     "few_shot.datasets": "few_shot.every_steps few_shot.neighbors few_shot.shots",
@@ -282,6 +295,8 @@ def _broken_rules(c: ConfigDict) -> Iterator[tuple[str, str]]:
     if c.early_stopping.patience and not (c.eval_split and c.eval_every_steps):
         keys = "early_stopping.patience eval_split eval_every_steps"
         yield keys, "config.eval_split and config.eval_every_steps: evaluations to compare"
+    if c.distill.loss == "none" and not c.distill.features:
+        yield "distill.loss distill.features", "config.distill.features beside none"
     if not c.distill.temperature:
         yield "distill.temperature", "more than 0"
     if c.freeze.until_step and not frozen:

@@ -116,8 +116,8 @@ class Engine(update.Differentiation, abc.ABC):
             self.model = make_model()
             self.optimizer = make_optimizer(self.model)
             require_kind(self.optimizer, Optimizer, "a `keras_vit.optimizers.Optimizer`")
-            self.optimizer.build(self.model.trainable_variables)
             objective = make_objective(self.model)
+            self.optimizer.build([*self.model.trainable_variables, *objective.trained])
         parts = self.model, self.optimizer, objective, prepare_images
         self.update = update.Update(self.config, *parts, backend=self)
         self._compile()

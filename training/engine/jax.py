@@ -129,7 +129,7 @@ class JaxEngine(Engine):
         return jax.default_device(host)
 
     def _compile(self) -> None:
-        count, weights = len(self.model.trainable_variables), self.update.weights
+        count, weights = len(self.update.trained), self.update.weights
         self.trained = [*weights[:count], *self.optimizer.variables]
         self.fixed = [*weights[count:], *self.update.objective.variables]
         self._layout, self._gather = ActivationLayout(self.mesh), gather_on(self.mesh)
@@ -175,7 +175,7 @@ class JaxEngine(Engine):
     def differentiate(
         self, loss: Callable[[], Tensor], states: Sequence[Tensor], replica: Tensor, index: Tensor
     ) -> list[Tensor]:
-        variables = self.model.trainable_variables
+        variables = self.update.trained
         others = [(variable, variable.value) for variable in self.fixed]
         others += zip(self.update.generators, states, strict=True)
 

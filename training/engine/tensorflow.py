@@ -89,7 +89,7 @@ class TensorFlowEngine(Engine):
     ) -> list[Tensor]:
         part = replica * self.config.accumulation_steps + index
         seeds = [seeds_of_part(tf.cast(state, tf.int64), part) for state in states]
-        variables = [variable.value for variable in self.model.trainable_variables]
+        variables = [variable.value for variable in self.update.trained]
         with (
             tf.GradientTape() as tape,
             keras.StatelessScope(list(zip(self.update.generators, seeds, strict=True))),

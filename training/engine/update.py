@@ -25,12 +25,14 @@ class Objective(NamedTuple):
     """The quantity that updates minimize.
 
     `losses` may read `variables` beside the model's, such as a teacher's weights, which are placed
-    like the model's, do not train, and stand in no checkpoint.
+    like the model's, do not train, and stand in no checkpoint. Those of `trained` train with the
+    model's and stand in checkpoints.
     """
 
     # (model, batch of prepared images) -> (examples,) float32, in training.
     losses: Callable[[keras.Model, Batch], Tensor]
     variables: Sequence[keras.Variable] = ()
+    trained: Sequence[keras.Variable] = ()
 
 
 class Report(NamedTuple):
@@ -66,7 +68,7 @@ class Differentiation(Protocol):
     def differentiate(
         self, loss: Callable[[], Tensor], states: Sequence[Tensor], replica: Tensor, index: Tensor
     ) -> list[Tensor]:
-        """Returns the value of `loss` and its gradient by every trainable variable.
+        """Returns the value of `loss` and its gradient by every variable of `Update.trained`.
 
         Args:
             loss: of a micro-batch; reads the model's variables.
@@ -97,7 +99,8 @@ class Update:
 
     def __post_init__(self) -> None:
         # Weights that train stand first; generators are the states of seed generators.
-        self.weights = [*self.model.trainable_variables, *_frozen_weights(self.model)]
+        self.trained = [*self.model.trainable_variables, *self.objective.trained]
+        self.weights = [*self.trained, *_frozen_weights(self.model)]
         self.generators = [*filter(is_seed, self.model.non_trainable_variables)]
 
     def share(self, batch: Batch, number: Tensor, replica: Tensor) -> list[Tensor]:
@@ -124,7 +127,7 @@ class Update:
 
         if count == 1:
             return of_micro_batch(0)
-        zeros = [ops.zeros(each.shape, each.dtype) for each in self.model.trainable_variables]
+        zeros = [ops.zeros(each.shape, each.dtype) for each in self.trained]
 
         def add(index, sums):
             return [a + b for a, b in zip(sums, of_micro_batch(index), strict=True)]

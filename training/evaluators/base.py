@@ -86,7 +86,7 @@ def create_evaluators(
         found.append(WholeSplitEvaluator(config, data))
     elif config.eval_split:
         found.append(SplitEvaluator(config, engine, data))
-    if config.eval_split and teachers.sources:
+    if config.eval_split and teachers.give_logits:
         found.append(TeacherEvaluator(teachers, config, engine, data))
     if few_shot_tasks:
         names = ("every_steps", "shots", "neighbors")

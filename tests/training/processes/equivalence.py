@@ -31,7 +31,10 @@ CONFIGS = {
     "random": {"optimizer": SGD, "accumulation_steps": 4 if IN_TENSORFLOW else 2},
     "frozen": {**FINE_TUNING, "freeze": {"blocks": 1}},
     "lora": FINE_TUNING,
-    "distilled": {"optimizer": SGD, "distill": {"temperature": 2.0, "label_weight": 0.1}},
+    "distilled": {
+        "optimizer": SGD,
+        "distill": {"temperature": 2.0, "label_weight": 0.1, "features": "block_00"},
+    },
 }
 RATES = ("dropout_rate", "attention_dropout_rate", "stochastic_depth_rate")
 MODELS = {"random": dict.fromkeys(RATES, 0.2), "lora": {"remat": True}}

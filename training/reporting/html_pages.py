@@ -106,7 +106,7 @@ def report_html(
     examples: Sequence[Example] = (),
     tables: Sequence[tuple[Table, str]] = (),
     worst: Sequence[tuple[np.ndarray, str]] = (),
-    points: Sequence[tuple[str, np.ndarray, np.ndarray]] = (),
+    charts: tuple[str, str, Sequence[tuple[str, np.ndarray, np.ndarray, str, str]]] | None = None,
     count: int = 0,
     files: Sequence[str] = (),
     doubts: Mapping[str, np.ndarray] | None = None,
@@ -122,7 +122,8 @@ def report_html(
         examples: shown in this order.
         tables: each with a note.
         worst: images, (height, width, 3) in [0, 255], of the largest errors, and what is said.
-        points: a name, the true numbers of images and the predicted ones, (images,).
+        charts: title, note, and of each chart its name, two numbers of its points, (points,), and
+            their names.
         count: of the images in `tables`.
         files: to link to, paths relative to the page.
         doubts: of `kept_doubts`, with the names of all classes.
@@ -144,11 +145,10 @@ def report_html(
     for table, said in tables:
         rows = _table(table.columns, table.rows)
         sections.append(_section(table.title.lower(), table.title, rows, said))
-    if points:
-        charts = "".join(_scatter(*each) for each in points)
-        note = "A point for each image. On the line both are the same."
-        charts = f'<div class="curves">{charts}</div>'
-        sections.append(_section("points", "Predicted against true", charts, note))
+    if charts:
+        heading, said, drawn = charts
+        shown = f'<div class="curves">{"".join(_scatter(*each) for each in drawn)}</div>'
+        sections.append(_section("charts", heading, shown, said))
     if worst:
         # Several pictures side by side.
         kind = "wide" if worst[0][0].shape[1] > 2 * len(worst[0][0]) else ""
@@ -181,17 +181,17 @@ def _curves(series):
     return "".join(drawn) or "<p>No metrics were written.</p>"
 
 
-def _scatter(name, true, predicted):
+def _scatter(name, first, second, *axes):
     import matplotlib
 
     from .matplotlib_figures import new_figure
 
     with matplotlib.rc_context(_SVG):
         figure, (axis,) = new_figure(width=4)
-        ends = [np.nanmin([true, predicted]), np.nanmax([true, predicted])]
+        ends = [np.nanmin([first, second]), np.nanmax([first, second])]
         axis.plot(ends, ends, color=TRAIN_COLOR, linewidth=1)
-        axis.plot(true, predicted, ".", color=EVAL_COLOR, markersize=3)
-        axis.set(title=name, xlabel="true", ylabel="predicted")
+        axis.plot(first, second, ".", color=EVAL_COLOR, markersize=3 if len(first) > 15 else 8)
+        axis.set(title=name, xlabel=axes[0], ylabel=axes[1])
         return _svg(figure)
 
 

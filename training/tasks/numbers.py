@@ -116,8 +116,11 @@ class Numbers(TableTask):
             both = zip(names, rows[number], outputs[number], strict=True)
             said = [f"{name} {true:g}, predicted {found:.4g}" for name, true, found in both]
             worst.append((image, "; ".join(said)))
-        points = [*zip(names, rows.T, outputs.T, strict=True)]
-        return {"points": points, "worst": worst, "count": len(rows)}
+        both = zip(names, rows.T, outputs.T, strict=True)
+        charts = [(*each, "true", "predicted") for each in both]
+        note = "A point for each image. On the line both are the same."
+        charts = ("Predicted against true", note, charts)
+        return {"charts": charts, "worst": worst, "count": len(rows)}
 
 
 def statistics(split: Any) -> tuple[np.ndarray, np.ndarray]:

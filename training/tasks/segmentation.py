@@ -49,9 +49,10 @@ class Segmentation(Task):
     )
     unused = (
         (
-            "loss label_smoothing class_weights lora.rank freeze.head_only",
-            "no loss, label_smoothing, class_weights, lora.rank or freeze.head_only beside "
-            "masks.decoder: its loss is the cross-entropy of pixels",
+            "loss label_smoothing class_weights calibration.temperature calibration.accuracy "
+            "lora.rank freeze.head_only",
+            "no loss, label_smoothing, class_weights, calibration, lora.rank or freeze.head_only "
+            "beside masks.decoder: its loss is the cross-entropy of pixels",
         ),
         ("distill.teacher", "'': masks are learned from labels alone"),
         ("few_shot.datasets", "no few-shot evaluation beside masks.decoder"),

@@ -27,8 +27,9 @@ class TableTask(Classification):
     of_whole_split = True
     unused = (
         (
-            "loss label_smoothing class_weights few_shot.datasets",
-            "no loss, label_smoothing, class_weights or few_shot.datasets beside a table's loss",
+            "loss label_smoothing class_weights calibration.temperature calibration.accuracy "
+            "few_shot.datasets",
+            "no loss, label_smoothing, class_weights, calibration or few_shot.datasets beside it",
         ),
         ("distill.teacher", "'': a table is learned from its numbers alone"),
     )

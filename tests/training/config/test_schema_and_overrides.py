@@ -122,6 +122,8 @@ def test_every_key_that_means_nothing_without_another_says_so():
             other = {"optimizer": {"name": "sgd"}} if beside.endswith("adamw") else {}
             if beside == "distill.loss=kl|soft":
                 other = {"distill": {"teacher": "RUN", "loss": "l2"}}
+            if beside == "loss=softmax":
+                other = {"loss": "sigmoid", "eval_split": "test"}
             values = schema.flatten(other) | {name: value}
             expected = rf"config\.{name}: expected config\.{beside.replace('|', ' or ')} beside it"
             with pytest.raises(UsageError, match=expected):

@@ -8,6 +8,7 @@ left out of numerator and denominator.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     from ...engine.update import BatchSums, Objective
 
+logger = logging.getLogger("keras_vit")
+
 # On the page of a run.
 _MAX_EXAMPLES = 18
 _MAX_MISTAKES = 6
@@ -35,6 +38,20 @@ class Classification(Task):
         ("loss", "softmax", "of a classifier", {"choices": ("softmax", "sigmoid")}),
         ("label_smoothing", 0.0, "part of a training label spread over all classes", {"below": 1}),
         ("class_weights", "", "`balanced`, or one number for each class, separated by commas", {}),
+        (
+            "calibration.temperature",
+            False,
+            "whether the run ends with logits divided by what makes the evaluated images' "
+            "probabilities true",
+            {"resumable": True},
+        ),
+        (
+            "calibration.accuracy",
+            0.0,
+            "part of the answers that shall be right: model.thresholds refuse less probable ones; "
+            "0 refuses none",
+            {"below": 1, "resumable": True},
+        ),
     )
     answer_columns: Mapping[str, str] = {
         "classes": "int32",
@@ -135,6 +152,40 @@ class Classification(Task):
         matrix = evaluation.confusion_table(confusion, [row[0] for row in by_class.rows])
         return Evaluation(metrics, {"per_class": by_class, "confusion": matrix}, note)
 
+    def finish(
+        self, model: Any, config: ConfigDict, batches: Batches, dataset: Any
+    ) -> dict[str, str]:
+        """Divides the head by a temperature and sets the least probability, where asked for."""
+        import numpy as np
+
+        from . import calibration
+
+        wanted, said, trained = config.calibration, {}, model.model
+        if not (wanted.temperature or wanted.accuracy):
+            return {}
+        pairs = [pair for _, *pair in _labeled(model, batches, dataset)]
+        labels, logits = map(np.concatenate, zip(*pairs, strict=True))
+        count = f"on {len(labels):,} held-out images"
+        if wanted.temperature and len(labels):
+            temperature = calibration.best_temperature(logits, labels)
+            head, logits = trained.get_layer("head"), logits / temperature
+            head.set_weights([each / temperature for each in head.get_weights()])
+            said["the temperature in its head"] = f"{temperature:.4g}, the best {count}"
+        if wanted.accuracy:
+            confidences, hits = _confidences(trained, logits), logits.argmax(-1) == labels
+            least = calibration.least_confidence(confidences, hits, wanted.accuracy)
+            if least is None:
+                expected = (
+                    "config.calibration.accuracy: expected less than %g. Nothing is refused: "
+                )
+                expected += "%s, no probability has so many right answers above it."
+                logger.warning(expected, wanted.accuracy, count)
+                return said
+            trained.thresholds = (least,) * logits.shape[-1]
+            refused = f"refuse {100 * np.mean(confidences < least):.2f} % {count}"
+            said["thresholds"] = f"{least:.4f}, which {refused}"
+        return said
+
     def answers(
         self, model: Any, outputs: np.ndarray, names: Sequence[str] | None, top: int
     ) -> list[dict[str, list]]:
@@ -169,24 +220,18 @@ class Classification(Task):
         """Labels and predictions of images with one label, as outputs of the model; some images."""
         import numpy as np
 
-        from .evaluation import class_order
-
-        outputs = class_order(source.interface.class_names, dataset.class_names, dataset.name)
-        found = []
-        for batch in batches:
-            images, rows = np.asarray(batch["image"]), np.asarray(batch["label"])
-            kept = (np.asarray(batch[COUNTED]) > 0) & (np.count_nonzero(rows, axis=-1) == 1)
-            labels = rows.argmax(axis=-1)
-            labels = labels if outputs is None else np.array(outputs)[labels]
-            found.append((images[kept], labels[kept], source.model.predict_on_batch(images)[kept]))
+        found = _labeled(source, batches, dataset)
         images, labels, logits = map(np.concatenate, zip(*found, strict=True))
         predictions = logits.argmax(axis=-1)
         chosen = _chosen(labels, predictions)
         shown, best = images[chosen], predictions[chosen]
         look, why = source.rollout, source.class_maps
+        least = (source.interface.thresholds or [0])[0]
         return {
             "labels": labels,
             "predictions": predictions,
+            "confidences": _confidences(source.model, logits),
+            "least": np.array(least),
             "chosen": chosen,
             "images": np.rint((shown + 1) * 127.5).clip(0, 255).astype(np.uint8),
             "attention": look(shown) if look and len(chosen) else np.zeros(0),
@@ -211,7 +256,46 @@ class Classification(Task):
         drawn = {name: arrays[name] for name in ("attention", "evidence") if len(arrays[name])}
         maps = [{name: drawn[name][place] for name in drawn} for place in range(len(chosen))]
         examples = [*zip(images, labels[chosen], predictions[chosen], maps, strict=True)]
-        return {"confusion": confusion, "names": names, "examples": examples}
+        content = {"confusion": confusion, "names": names, "examples": examples}
+        if "confidences" not in arrays:  # of an older run
+            return content
+        from .calibration import calibration_error
+
+        hits, confidences = labels == predictions, arrays["confidences"]
+        error, confident, right = calibration_error(confidences, hits)
+        note = f"Expected calibration error: {100 * error:.2f} %, on {len(hits):,} images."
+        if least := float(arrays["least"]):
+            kept = confidences >= least
+            note += f" {100 * np.mean(~kept):.2f} % are refused, below the probability {least:.4f}"
+            note += (
+                f"; of the others {100 * hits[kept].mean():.2f} % are right." if any(kept) else "."
+            )
+        axes = ("mean probability", "part that is right")
+        content["charts"] = ("Reliability", note, [("", confident, right, *axes)])
+        return content
+
+
+def _labeled(source, batches, dataset):
+    """Yields (images, labels, logits) of the images with one label, labels as the model's."""
+    import numpy as np
+
+    from .evaluation import class_order
+
+    outputs = class_order(source.interface.class_names, dataset.class_names, dataset.name)
+    for batch in batches:
+        images, rows = np.asarray(batch["image"]), np.asarray(batch["label"])
+        kept = (np.asarray(batch[COUNTED]) > 0) & (np.count_nonzero(rows, axis=-1) == 1)
+        labels = rows.argmax(axis=-1)
+        labels = labels if outputs is None else np.array(outputs)[labels]
+        yield images[kept], labels[kept], source.model.predict_on_batch(images)[kept]
+
+
+def _confidences(model, logits):
+    from keras import ops
+
+    from keras_vit.models.image_model import ACTIVATIONS
+
+    return ops.convert_to_numpy(ACTIVATIONS[model.activation](logits)).max(axis=-1)
 
 
 def _chosen(labels, predictions):

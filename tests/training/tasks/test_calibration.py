@@ -1,0 +1,105 @@
+import numpy as np
+import pytest
+from scipy import optimize, special
+from sklearn.metrics import log_loss
+
+import keras_vit
+from keras_vit import export
+from keras_vit.training.config import schema
+from keras_vit.training.errors import UsageError
+from keras_vit.training.inference.open_model import open_source
+from keras_vit.training.loop import trainer
+from keras_vit.training.tasks.classification.calibration import (
+    best_temperature,
+    calibration_error,
+    least_confidence,
+)
+
+
+def answers(count=400, scale=3.0):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(count, 4))
+    labels = np.array([rng.choice(4, p=each) for each in special.softmax(logits, axis=1)])
+    return (scale * logits).astype("float32"), labels
+
+
+def test_the_temperature_has_the_least_cross_entropy():
+    logits, labels = answers()
+
+    def entropy(temperature):
+        return log_loss(labels, special.softmax(logits / temperature, axis=1), labels=range(4))
+
+    found = best_temperature(logits, labels)
+    best = optimize.minimize_scalar(entropy, bounds=(0.1, 20), method="bounded")
+    assert found == pytest.approx(best.x, rel=1e-3) and 2.5 < found < 3.5
+    assert best_temperature(logits / found, labels) == pytest.approx(1, rel=1e-4)
+
+
+def test_the_error_is_that_of_its_definition():
+    logits, labels = answers()
+    probabilities = special.softmax(logits, axis=1)
+    confidences, hits = probabilities.max(1), probabilities.argmax(1) == labels
+    expected = 0.0
+    for low in np.arange(15) / 15:
+        inside = (confidences > low) & (confidences <= low + 1 / 15)
+        if inside.any():
+            gap = abs(hits[inside].mean() - confidences[inside].mean())
+            expected += inside.mean() * gap
+    error, confident, right = calibration_error(confidences, hits)
+    assert error == pytest.approx(expected) and len(confident) == len(right) <= 15
+    assert calibration_error(np.ones(4), np.bool_([1, 1, 0, 0]))[0] == 0.5
+
+
+@pytest.mark.rows(
+    ([0.9, 0.8, 0.6, 0.4], [1, 1, 0, 1], 1.0, 0.7),
+    ([0.9, 0.8, 0.6, 0.4], [1, 1, 0, 1], 0.75, 0.0),
+    ([0.9, 0.8, 0.8, 0.4], [1, 1, 0, 0], 0.6, 0.6),
+    ([0.9, 0.8, 0.8, 0.4], [1, 1, 0, 0], 0.9, 0.85),
+    ([0.9, 0.8], [0, 1], 0.9, None),
+)
+def test_the_least_probability_that_has_so_many_right(confidences, hits, accuracy, expected):
+    found = least_confidence(np.array(confidences), np.array(hits), accuracy)
+    assert found is None if expected is None else found == pytest.approx(expected)
+
+
+def test_a_run_ends_calibrated_if_it_is_asked_to(tiny, tmp_path, caplog):
+    config = tiny(total_steps=60, eval_every_steps=0, ema_decay=0.0, mixup_p=0.0)
+    config.optimizer.base_lr, config.report = 1e-2, True
+    run = tmp_path / "run"
+    trainer.train(config, run)
+    plain = open_source(run)
+    # A finished run ends once more with it.
+    config.calibration = {"temperature": True, "accuracy": 0.3}
+    caplog.clear()
+    caplog.set_level("INFO", "keras_vit")
+    trainer.train(config, run)
+    found = open_source(run)
+    images = np.random.default_rng(0).uniform(-1, 1, (16, *plain.model.input_shape[1:]))
+    images = images.astype("float32")
+    ratio = np.mean(np.abs(plain(images))) / np.mean(np.abs(found(images)))
+    np.testing.assert_allclose(found(images) * ratio, plain(images), rtol=1e-3, atol=1e-4)
+    (said,) = (each for each in caplog.messages if "the temperature in its head" in each)
+    assert f"{ratio:.3g}"[:4] in said and not 0.99 < ratio < 1.01
+    (least, *others) = found.model.thresholds
+    assert 0 < least < 1 and {*others} == {least} and plain.model.thresholds is None
+    assert f"thresholds: {least:.4f}, which refuse" in caplog.text
+    page = (run / "report.html").read_text()
+    assert "Expected calibration error" in page and f"below the probability {least:.4f}" in page
+    best = special.softmax(found(images), axis=1).max(1)
+    answered = [bool(each) for each in keras_vit.predict(found.model, images, top=1)]
+    assert answered == (best >= least).tolist()
+    export.to_tflite(found.model, tmp_path / "m.tflite")
+    exported = open_source(tmp_path / "m.tflite")
+    assert exported.interface.thresholds == pytest.approx([least] * 10)
+    np.testing.assert_allclose(exported((images + 1) / 2), found(images), rtol=1e-3, atol=1e-4)
+    config.calibration = {"temperature": False, "accuracy": 0.0}
+    trainer.train(config, run)
+    assert open_source(run).model.thresholds is None
+    np.testing.assert_array_equal(open_source(run)(images), plain(images))
+
+
+def test_calibration_asks_for_held_out_images_and_softmax():
+    usual = {"dataset": "digits", "batch_size": 8, "total_steps": 3}
+    for changes in ({}, {"eval_split": "test", "loss": "sigmoid"}):
+        with pytest.raises(UsageError, match=r"calibration\.temperature"):
+            schema.complete({**usual, **changes, "calibration": {"temperature": True}})

@@ -13,7 +13,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help quickstart test lint test-all test-jax test-jax-all test-slow test-fuzz test-kills test-changes
-.PHONY: test-runtimes test-cluster test-delegates test-mutants legacy tpu docs clean
+.PHONY: test-runtimes test-cluster test-hugging-face test-delegates test-mutants legacy tpu docs clean
 
 help: ## Name the commands.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -54,6 +54,9 @@ test-cluster: $(VENV)/cluster-installed ## Predictions on a Ray cluster, a node 
 	$(RUN) -m pytest tests/training/prediction/test_cluster.py
 	@$(RUN) -m tests.other_environments beam
 	@$(RUN) -m tests.other_environments loggers
+
+test-hugging-face: $(VENV)/installed ## Folders in transformers and timm, with PyTorch, which it installs.
+	@$(RUN) -m tests.other_environments hugging_face
 
 test-kills: $(VENV)/jax-installed ## Thirty kills at random moments, both engines, one and two processes.
 	$(RUN) -m pytest -m slow $(JAX_TESTS) tests/training/loop/test_resume.py tests/training/engine/tensorflow/test_equivalence_and_workers.py

@@ -1,10 +1,11 @@
-"""Hands models over: TF-Hub, TFLite, ONNX, web pages, official checkpoints; each is verified.
+"""Hands models over: TF-Hub, TFLite, ONNX, web pages, Hugging Face; each is verified.
 
 ```python
 export.to_hub(model, directory, labels=None)
 export.to_tflite(model, file, quantization="none", calibration=None, labels=None)
 export.to_onnx(model, file, labels=None)
 export.to_web(model, directory, labels=None)
+export.to_hugging_face(model, directory, library="transformers", labels=None)
 export.verify(model, path, images)
 ```
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from keras_vit.hub_layer import HubLayer
 
     from .hub.to_hub import to_hub
+    from .hugging_face import to_hugging_face
     from .onnx.to_onnx import to_onnx
     from .tflite.to_tflite import to_tflite
     from .verification.verify import verify
@@ -31,6 +33,7 @@ __getattr__ = import_when_used(
     {
         "HubLayer": "keras_vit.hub_layer",
         "to_hub": ".hub.to_hub",
+        "to_hugging_face": ".hugging_face",
         "to_onnx": ".onnx.to_onnx",
         "to_tflite": ".tflite.to_tflite",
         "to_web": ".web.to_web",
@@ -38,7 +41,7 @@ __getattr__ = import_when_used(
     },
 )
 
-__all__ = ["HubLayer", "to_hub", "to_onnx", "to_tflite", "to_web", "verify"]
+__all__ = ["HubLayer", "to_hub", "to_hugging_face", "to_onnx", "to_tflite", "to_web", "verify"]
 
 
 def __dir__() -> list[str]:

@@ -65,6 +65,17 @@ def require_handle(text: str) -> re.Match:
     return match
 
 
+def require_license(model: keras.Model, license: str | None) -> str | None:
+    """Returns a license; raises `ExportError` if the model derives from weights of another."""
+    own = getattr(model, "license", None)
+    if own and own.lower() != str(license).lower():
+        raise ExportError(
+            f"Expected license={own!r}, that of the published weights which {model.name} derives "
+            f"from. Received: {license!r}"
+        )
+    return license
+
+
 def write_card(
     model: keras.Model,
     report: Report,
@@ -96,11 +107,7 @@ def write_card(
         )
     if license not in LICENSES:
         raise ExportError(f"Expected a license of {', '.join(LICENSES)}. Received: {license!r}")
-    if model.license and model.license.lower() != license:
-        raise ExportError(
-            f"Expected license={model.license!r}, that of the published weights which "
-            f"{model.name} derives from. Received: {license!r}"
-        )
+    require_license(model, license)
     publisher, name = require_handle(handle).groups()
     slug = re.sub(r"[/_]+", "-", name)  # as Kaggle spells it
     is_lite, classifies = report.kind != "hub", report.output != "representation"

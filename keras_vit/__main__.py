@@ -16,6 +16,7 @@ EXPORT = Commands(
         "tflite": "a file for phones, or one for each quantization",
         "onnx": "a file for ONNX Runtime",
         "web": "a page that runs a model in a browser",
+        "hugging_face": "a folder for transformers or timm, and the Hub",
         "npz": "a checkpoint in the official layout",
         "verify": "compare an artifact with the model that it came from",
         "inspect": "the error of every layer of a quantized file",

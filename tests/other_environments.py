@@ -1,4 +1,4 @@
-"""Lanes whose packages do not go with those of .venv: run with beam, loggers, tpu or gpu."""
+"""Lanes whose packages do not go with those of .venv: run with beam, loggers, hugging_face, …"""
 
 import os
 import pathlib
@@ -10,10 +10,11 @@ import tempfile
 ROOT = pathlib.Path(__file__).parents[1]
 
 
-def python_of(name: str, lock: str, python: str, over: bool = False) -> pathlib.Path:
+def python_of(name, lock, python, over=False, options=()) -> pathlib.Path:
     """Returns the Python of the environment in a folder, built of `python` if `lock` is newer.
 
-    Its packages are those of the file `lock` alone, or lie `over` those of this environment.
+    Its packages are those of the file `lock` alone, or lie `over` those of this environment;
+    `options` are of their installation.
     """
     folder, lock_path = ROOT / name, ROOT / lock
     installed = folder / "installed"
@@ -25,7 +26,7 @@ def python_of(name: str, lock: str, python: str, over: bool = False) -> pathlib.
             (packages,) = folder.glob("lib/python*/site-packages")
             (packages / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
         install = [uv, "pip", "install", "--quiet", "--python", folder / "bin/python"]
-        subprocess.run([*install, "--no-deps", "-r", lock_path], check=True)
+        subprocess.run([*install, "--no-deps", *options, "-r", lock_path], check=True)
         installed.touch()
     return folder / "bin/python"
 
@@ -36,6 +37,17 @@ def beam() -> int:
     subprocess.run([python, "-c", "import apache_beam"], check=True)
     chosen = ["-m", "pytest", "-p", "no:xdist", "tests/training/data/test_data_command.py"]
     return subprocess.run([python, *chosen, "-k", "beam"], cwd=ROOT, check=False).returncode
+
+
+def hugging_face() -> int:
+    """Opens folders in transformers and timm, with PyTorch for processors."""
+    # Where pip is told of a folder of wheels, that is where PyTorch's lies.
+    wheels = os.environ.get("PIP_FIND_LINKS")
+    options = ["--find-links", wheels] if wheels else ["--torch-backend", "cpu"]
+    environment = ".venv-hugging-face", "requirements-hugging-face.lock", sys.executable
+    python = python_of(*environment, over=True, options=options)
+    chosen = ["-m", "pytest", "-p", "no:xdist", "-rs", "tests/export/test_hugging_face.py"]
+    return subprocess.run([python, *chosen], cwd=ROOT, check=False).returncode
 
 
 def loggers() -> int:
@@ -97,4 +109,5 @@ def gpu() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit({"beam": beam, "loggers": loggers, "tpu": tpu, "gpu": gpu}[sys.argv[1]]())
+    lanes = (beam, loggers, hugging_face, tpu, gpu)
+    sys.exit({lane.__name__: lane for lane in lanes}[sys.argv[1]]())

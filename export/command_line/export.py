@@ -14,7 +14,7 @@ from keras_vit.training.inference.open_model import load_model
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.io.paths import read_lines
 
-from ..errors import ExportError
+from ..errors import ExportError, RuntimeMissing
 from ..images import load_images
 from ..supported_models import portable
 from ..tflite.quantization import CALIBRATED
@@ -110,7 +110,12 @@ class Export:
                 raise
             print(f"not verified: {error}")
             return 0
-        return self.show(self.verify(artifact))
+        try:
+            report = self.verify(artifact)
+        except RuntimeMissing as error:
+            print(f"not verified: {error}")
+            return 0
+        return self.show(report)
 
     def show(self, report: Report) -> int:
         """Prints a report, writes it to --json, and returns 1 if a threshold was missed."""

@@ -19,6 +19,7 @@ import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 
 from keras_vit.checkpoints import load_checkpoint
+from keras_vit.checkpoints.library_configs import CONFIG, json_beside
 from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
 from keras_vit.training.inference.exported_functions import (
@@ -36,9 +37,9 @@ from ..tflite.flatbuffer import TFLiteFile
 from ..tflite.mediapipe_metadata import metadata_of
 from ..tflite.to_tflite import MAIN, signatures
 from ..web.to_web import litert_js, write_page
-from . import NPZ, ONNX, RUNTIMES, SAVED_MODEL, TFLITE
+from . import NPZ, ONNX, RUNTIMES, SAVED_MODEL, TFLITE, TIMM, TRANSFORMERS
 from .browser import chromium, served
-from .subprocesses import run_compiled
+from .subprocesses import run_compiled, run_in_torch
 
 BATCH = 8
 # Types of the arrays of an ONNX file that no quantizer wrote.
@@ -227,6 +228,16 @@ def _open_onnx(path, model=None):
     return Artifact(kind, function.output, run, function.image_shape[:2], differences=others)
 
 
+def _open_folder(path, model, library):
+    """Opens a folder of Hugging Face in transformers or timm, with their own normalization."""
+
+    def run(images):
+        outputs, device = run_in_torch(path, images, library)
+        return outputs, Delegation(device, True)
+
+    return Artifact("hugging_face", output_name(model), run, takes_bytes=True)
+
+
 def _open_interpreter(path, model=None, runtime="litert", delegation=None):
     """Opens a .tflite file in LiteRT's interpreter, or in OpenVINO, on one thread."""
     file, function = TFLiteFile(path), TFLiteFunction(path, runtime, threads=1)
@@ -410,6 +421,8 @@ _OPEN: dict[str, Callable[[pathlib.Path, keras.Model], Artifact]] = {
     "browser": _of_tflite(_in_wasm),
     "browser-gpu": _of_tflite(_in_webgpu),
     "onnx": _open_onnx,
+    "transformers": partial(_open_folder, library="transformers"),
+    "timm": partial(_open_folder, library="timm"),
 }
 
 
@@ -428,8 +441,12 @@ def open_artifact(
         raise FileNotFoundError(f"Expected an exported model. There is nothing at {path}.")
     is_module = (path / "saved_model.pb").is_file()
     format = SAVED_MODEL if is_module else _SUFFIXES.get(path.suffix if path.is_file() else "")
+    if (path / CONFIG).is_file():
+        config = json_beside(path / CONFIG, CONFIG) or {}
+        format = TIMM if "architecture" in config else TRANSFORMERS
     if format is None:
-        raise ExportError(f"Expected {SAVED_MODEL}, {TFLITE}, {NPZ} or {ONNX}. Received: {path}")
+        formats = ", ".join(dict.fromkeys(RUNTIMES.values()))
+        raise ExportError(f"Expected {formats}. Received: {path}")
     names = [name for name, opened in RUNTIMES.items() if opened == format]
     name = names[0] if runtime is None else runtime
     if name not in names:

@@ -6,7 +6,7 @@ operations a delegate refuses, and why, is only ever printed.
 
 import collections
 import contextlib
-import importlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -70,14 +70,36 @@ def run_compiled(
 
     Raises `RuntimeMissing` if there is no GPU; `ExportError` if the file does not run.
     """
+    return _call_with_images(_compiled, path, images, environment, gpu=gpu)
+
+
+def run_in_torch(
+    path: str | os.PathLike, images: "np.ndarray", library: str
+) -> "tuple[np.ndarray, str]":
+    """Runs images, as of `run_compiled`, through a folder in transformers or timm in a new process.
+
+    Returns the outputs, and the versions of the library and of PyTorch. Raises `RuntimeMissing` if
+    they are not installed; `ExportError` if the folder does not run.
+    """
+    for package in (library, "torch"):
+        if importlib.util.find_spec(package) is None:
+            needed = f"pip install {library} torch torchvision"
+            raise RuntimeMissing(f"Expected the package {package}. Install it: {needed}")
+    found, versions, _ = _call_with_images(_in_torch, path, images, library=library)
+    return found["outputs"], versions
+
+
+def _call_with_images(function, path, images, environment=None, **arguments):
+    """Calls a function that reads images from one file and writes outputs to another."""
     import numpy as np
 
     with tempfile.TemporaryDirectory() as directory:
         given, made = (os.path.join(directory, name) for name in ("in.npy", "out.npz"))
         np.save(given, images)
-        complete, printed = _call(_compiled, path, environment, images=given, outputs=made, gpu=gpu)
+        arguments |= {"images": given, "outputs": made}
+        result, printed = _call(function, path, environment, **arguments)
         with np.load(made) as arrays:
-            return dict(arrays), complete, printed
+            return dict(arrays), result, printed
 
 
 def _call(function, path, environment=None, **arguments):
@@ -230,6 +252,38 @@ def _compiled(path: str, images: str, outputs: str, gpu: bool) -> bool:
         complete.append(model.is_fully_accelerated())
     np.savez(outputs, **results)
     return complete[0]
+
+
+def _in_torch(path: str, images: str, outputs: str, library: str) -> str:
+    """Writes the logits or the representation as .npz, and returns the versions."""
+    import numpy as np
+    import torch
+
+    module = importlib.import_module(library)
+    photos = np.rint(255 * np.load(images)).astype("uint8")
+    if library == "timm":
+        model = module.create_model(f"local-dir:{path}", pretrained=True).eval()
+        mean, std = (np.array(model.pretrained_cfg[key]) for key in ("mean", "std"))
+        pixels = torch.tensor((photos / 255 - mean) / std).permute(0, 3, 1, 2).float()
+    else:
+        names = module.AutoConfig.from_pretrained(path).architectures[0]
+        classifies = names.endswith("Classification")
+        kind = module.AutoModelForImageClassification if classifies else module.AutoModel
+        model, found = kind.from_pretrained(path, output_loading_info=True)
+        # The pooler of `ViTModel` is not read here.
+        if missing := [name for name in found["missing_keys"] if "pooler" not in name]:
+            raise ValueError(f"it lacks {', '.join(missing)}")
+        processor = module.AutoImageProcessor.from_pretrained(path)
+        sized = {"do_resize": False, "do_center_crop": False, "return_tensors": "pt"}
+        pixels = processor(list(photos), **sized)["pixel_values"]
+    with torch.no_grad():
+        given = model.eval()(pixels)
+    if library == "transformers":
+        pooled = "pooler_output" if "Siglip" in names else "last_hidden_state"
+        given = given.logits if classifies else given[pooled]
+        given = given[:, 0] if given.ndim == 3 else given
+    np.savez(outputs, outputs=given.numpy())
+    return f"{library} {module.__version__}, PyTorch {torch.__version__}"
 
 
 if __name__ == "__main__":

@@ -36,10 +36,11 @@ class Thresholds:
         return [failure for failure, is_met in met.items() if not is_met]
 
 
-# "hub", "npz", "onnx" and the quantizations of a TFLite file; "float16" of an ONNX file too.
+# Those of a `Report.kind`; "float16" of an ONNX file too.
 THRESHOLDS = {
     "hub": Thresholds(1e-5, 0.99999, 1.0, 0.0),
     "npz": Thresholds(1e-6, 0.99999, 1.0, 0.0),
+    "hugging_face": Thresholds(1e-5, 0.99999, 1.0, 0.0),
     "onnx": Thresholds(1e-4, 0.99999, 1.0, 0.0),
     "onnx-quantized": Thresholds(0.5, 0.99, 0.95, 0.01),
     "none": Thresholds(1e-4, 0.99999, 1.0, 0.0),

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
+from keras_vit.checkpoints.library_configs import CONFIG, json_beside, stated_head
 from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training.inference.interface import (
     EXPORTED_RANGE,
@@ -59,7 +60,8 @@ def verify(
     Args:
         model: of this package, one of `export.supported_models.MODELS`.
         path: directory of a TF-Hub module, a .tar.gz of one, a .tflite file or an
-            official .npz checkpoint, an .onnx file, or a web page, whose .tflite file is run.
+            official .npz checkpoint, an .onnx file, a folder of Hugging Face, or a web page, whose
+            .tflite file is run.
         images: (n, height, width, 3) float32 RGB in [0, 1], of the model's size.
         labels: (n,) int classes, or (n, classes), positive at each label of the image, in the
             model's order, to compare accuracies, or None. An image without any label is not
@@ -287,7 +289,13 @@ def _accelerator(found, reference):
 def _other_texts(path, model, artifact):
     """Says which of the texts inside of an artifact are not the model's."""
     wrong = []
-    if artifact.kind != "npz":
+    if artifact.kind == "hugging_face":
+        head = stated_head(json_beside(path / CONFIG, CONFIG) or {})
+        if list(head["class_names"]) != list(model.class_names or ()):
+            wrong.append("its config.json has other names of classes than the model")
+        if model.activation == "sigmoid" != head["activation"] and artifact.output == "logits":
+            wrong.append("its config.json does not say that an image can have several classes")
+    elif artifact.kind != "npz":
         names, labels = list(model.class_names or ()), labels_of(path) or []
         if _is_reordered(names, labels):
             wrong.append("its labels.txt has the model's classes in another order")

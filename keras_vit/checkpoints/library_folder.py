@@ -38,23 +38,15 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "siglip": {"gelu": "tanh"},
     "siglip_vision_model": {"gelu": "tanh"},
 }
-# {our argument: the keys that state it; the last counts}
-KEYS = {
-    "image_size": ("image_size", "img_size"),
-    "patch_size": ("patch_size",),
-    "hidden_size": ("hidden_size", "embed_dim"),
-    "mlp_dim": ("mlp_dim", "intermediate_size"),
-    "num_heads": ("num_heads",),
-    "num_layers": ("num_layers", "num_hidden_layers", "depth"),
-    "register_tokens": ("register_tokens", "num_register_tokens", "reg_tokens", "num_reg_tokens"),
-    "position_embedding": ("position_embedding",),
-    "mlp": ("mlp",),
-    "gelu": ("gelu",),
-    "layer_norm_epsilon": ("layer_norm_epsilon",),
-}
+# Theirs of our arguments, which are those that a folder states.
+RENAMED = {"embed_dim": "hidden_size", "intermediate_size": "mlp_dim", "img_size": "image_size"}
+RENAMED |= dict.fromkeys(("num_hidden_layers", "depth"), "num_layers")
+RENAMED |= dict.fromkeys(("num_register_tokens", "num_reg_tokens", "reg_tokens"), "register_tokens")
+RENAMED |= {"num_attention_heads": "num_heads", "layer_norm_eps": "layer_norm_epsilon"}
+_STATED = {*RENAMED.values(), "patch_size", "position_embedding", "mlp", "gelu"}
 # timm's further arguments that models here follow, that the arrays show, or that training has.
 _OF_TIMM = re.compile(
-    "in_chans|num_classes|mlp_ratio|global_pool|class_token|fc_norm|init_values|no_embed_class|"
+    "patch_size|num_heads|in_chans|num_classes|mlp_ratio|global_pool|class_token|fc_norm|init_values|no_embed_class|"
     "pos_embed|act_layer|(qkv|proj)_bias|(dynamic|strict)_img_.*|rope_temperature|weight_init|.*_rate"
 )
 _POOLING = {"token": "token", "avg": "gap", "map": "map", "": "unpooled"}
@@ -117,8 +109,7 @@ def _arguments(contents, layout):
     config, shapes = contents.config, contents.shapes
     kind, architecture = config.get("model_type"), config.get("architecture")
     own = config.get("model_args") or {}
-    known = [key for keys in KEYS.values() for key in keys]
-    wrong = [name for name in own if name not in known and not _OF_TIMM.fullmatch(name)]
+    wrong = [name for name in own if not (name in RENAMED or _OF_TIMM.fullmatch(name))]
     if architecture is None and kind not in MODEL_TYPES:
         expected, received = f"one of {', '.join(MODEL_TYPES)}", f"model_type={kind!r}"
     elif architecture is not None and architecture not in TIMM_NAMES:
@@ -132,7 +123,8 @@ def _arguments(contents, layout):
         raise CheckpointError(f"Expected a model that is {expected}. {CONFIG} says {received}.")
     stated = {"gelu": "erf", "image_size": 224, **_DEFAULTS.get(kind, {})}
     stated |= {**layout.arguments, **stated_arguments(config)}
-    arguments = {ours: stated[key] for ours, keys in KEYS.items() for key in keys if key in stated}
+    named = ((RENAMED.get(key, key), value) for key, value in stated.items())
+    arguments = {name: value for name, value in named if name in _STATED}
     gated = stated.get("use_swiglu_ffn") or stated.get("use_gated_mlp")
     if gated:
         arguments["mlp"] = "swiglu"

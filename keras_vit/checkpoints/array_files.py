@@ -69,6 +69,10 @@ ADAPTER = (
     "model, folder).merge_and_unload().save_pretrained(another_folder). Nothing was loaded."
 )
 
+# A name of a `tf_model.h5`: of two modules, of PyTorch's and of its leaf.
+_H5_NAME = re.compile(r"[^/]+/tf_[^/]+/(.+?)(?:/(kernel|bias|gamma|beta))?:0")
+_H5_LEAVES = {"kernel": "weight", "gamma": "weight", "bias": "bias", "beta": "bias"}
+
 # The grid of position embeddings that are not square, in the archive's comment.
 GRID_COMMENT = re.compile(rb"position grid (\d+)x(\d+)")
 
@@ -128,6 +132,8 @@ def read_arrays(path: str | os.PathLike) -> Contents:
                 return _npz_source(path, archive)
     if start[4:9] == b"\0\0\0\0{":
         return _safetensors_source([path])
+    if start[:4] == b"\x89HDF" and (read := _h5_source(path)):
+        return read
     if start[:4] == b"\x80\x02\x8a\n":
         raise _pickled(path, _TORCH_LINES, ".safetensors")
     kinds = (kind for beginning, kind in _OTHER_KINDS.items() if re.match(beginning, start))
@@ -183,7 +189,6 @@ def _safetensors_source(paths, files=None):
 
     Of several, `files` says which of them has an array.
     """
-    config = json_beside(paths[0], CONFIG) or {}
     arrays = {}
     for path in paths:
         with reading(path):
@@ -202,10 +207,49 @@ def _safetensors_source(paths, files=None):
                 array = file.get_tensor(name)
                 is_float = kind in ("F16", "BF16", "F32", "F64")
                 arrays[name] = array.astype(np.float32, copy=False) if is_float else array
-    with reading(paths[0].with_name(CONFIG)):
+    return _with_config(paths[0], arrays)
+
+
+def _with_config(path, arrays):
+    config = json_beside(path, CONFIG) or {}
+    with reading(path.with_name(CONFIG)):
         grid, own = stated_grid(config, arrays), stated_head(config)
-        own["license"] = stated_license(paths[0], config)
-    return Contents(paths[0], arrays, grid, config, own)
+        own["license"] = stated_license(path, config)
+    return Contents(path, arrays, grid, config, own)
+
+
+def _h5_source(path):
+    """Reads a `tf_model.h5` of transformers 4 as PyTorch's file of the same model; None if other.
+
+    Names have two modules of TensorFlow first, kernels are transposed.
+    """
+    import h5py
+
+    found: dict[str, np.ndarray] = {}
+
+    def visit(place, item):
+        if isinstance(item, h5py.Dataset):
+            # What lies elsewhere, or nowhere, is not read.
+            if item.external or item.id.get_storage_size() != item.nbytes:
+                raise ValueError(f"the size of {place} is another")
+            found[place] = item[()]
+
+    if not h5py.is_hdf5(path):
+        return None
+    with reading(path), h5py.File(path) as file:
+        file.visititems(visit)
+    names = {place: _H5_NAME.fullmatch(place) for place in found}
+    if not all(names.values()):
+        return None
+    arrays = {}
+    for place, match in names.items():
+        array = found[place]
+        name = re.sub(r"_\._(\d+)", r".\1", match[1]).replace("/", ".")
+        array = array.astype(np.float32) if array.dtype.kind == "f" else array
+        if match[2] == "kernel":
+            array = array.transpose(3, 2, 0, 1) if array.ndim == 4 else array.T
+        arrays[f"{name}.{_H5_LEAVES[match[2]]}" if match[2] else name] = array
+    return _with_config(path, arrays)
 
 
 def _keras_source(path):

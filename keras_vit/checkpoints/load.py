@@ -77,11 +77,11 @@ def load_checkpoint(
     """Loads a published checkpoint into a model, all of it or nothing.
 
     Reads the .npz files of the original (both generations of names), of AugReg, of big_vision and
-    of BiT, the safetensors of Hugging Face, timm and Segmenter, models saved with `model.save`. The
-    format is recognized from the arrays' names. Position embeddings of another image size are
-    resized, corners aligned, by `keras_vit.checkpoints.resize_positions`. A prefix
-    that all names have is taken off. With a head come the class names and the activation that a
-    `.keras` file or a config.json states.
+    of BiT, the safetensors of Hugging Face, timm and Segmenter, `tf_model.h5` of transformers 4's
+    TensorFlow models, models saved with `model.save`. The format is recognized from the arrays'
+    names. Position embeddings of another image size are resized, corners aligned, by
+    `keras_vit.checkpoints.resize_positions`. A prefix that all names have is taken off. With a head
+    come the class names and the activation that a `.keras` file or a config.json states.
 
     Args:
         model: a `VisionTransformer`, `ResNetV2` or `Segmenter`; a classifier's file goes to the

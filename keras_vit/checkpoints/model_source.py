@@ -41,6 +41,7 @@ _FILES = {
     "adapter_config.json": Kind.LIBRARY_FOLDER,
     "model.safetensors": Kind.LIBRARY_FOLDER,
     "model.safetensors.index.json": Kind.LIBRARY_FOLDER,
+    "tf_model.h5": Kind.LIBRARY_FOLDER,
     "pytorch_model.bin": Kind.LIBRARY_FOLDER,
     "config.json": Kind.UNFINISHED_RUN,
 }

@@ -89,7 +89,6 @@ OTHERS = {
     b'{"weight_map": {}}': "JSON. If it describes a model, pass its folder",
     b"\x80\x04\x95\x05\0\0\0\0\0": "a pickle",
     b"\x93NUMPY\x01\0": "a single array",
-    b"\x89HDF\r\n\x1a\n": "HDF5. Load it with",
     gzip.compress(b"a", mtime=0): "packed: unpack it",
     bytes(257) + b"ustar": "packed: unpack it",
     b"\x82\xa6params\x81": "flax.serialization.msgpack_restore",

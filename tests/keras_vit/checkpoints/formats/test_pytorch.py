@@ -3,7 +3,9 @@
 import dataclasses
 import itertools
 import json
+import shutil
 
+import h5py
 import ml_dtypes
 import numpy as np
 import pytest
@@ -20,6 +22,7 @@ from keras_vit.checkpoints.torch_layouts import (
     TIMM,
     TORCH_LAYOUTS,
 )
+from tests.conftest import GOLDEN
 from tests.keras_vit.small import assert_logits, assert_same, forward, positions_of, to_numpy
 
 DINOV2 = {"hf_dinov2": "dinov2.", "hf_dinov2_registers": "dinov2_with_registers."}
@@ -129,6 +132,44 @@ def test_a_distilled_file_is_a_model_of_two_heads(cases, golden, load, build_cas
     np.testing.assert_array_equal(positions_of(other), resized)
     error = refuse(load, "deit_distilled", golden.checkpoint(cases["deit"]))
     assert error.missing == ("dist_token", "head_dist.bias", "head_dist.weight")
+
+
+def test_tf_model_h5_of_transformers_4(golden, tmp_path):
+    """Written on TensorFlow 2.19 by transformers 4.57.6 and tf-keras.
+
+    That is save_pretrained of TFViTForImageClassification, of ViTConfig(image_size=32,
+    patch_size=16, hidden_size=8, intermediate_size=12, num_hidden_layers=1, num_attention_heads=2,
+    num_labels=3). Its weights, in order, are default_rng(0).normal(0, 0.3), and gammas 1 more.
+    """
+    file = tmp_path / "tf_model.h5"
+    shutil.copy(GOLDEN / file.name, file)
+    sizes = {"num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 12}
+    sizes |= {"model_type": "vit", "hidden_size": 8, "image_size": 32, "patch_size": 16}
+    (tmp_path / "config.json").write_text(json.dumps(sizes))
+    stated = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(stated))
+    model = keras_vit.create_model(tmp_path)
+    expected = [
+        [-1.0015300512, -0.3592050076, 0.6185680032],
+        [-1.0507819653, -0.2503989935, 0.8258159757],
+    ]
+    found = forward(model, golden.image((2, 32, 32, 3), 5))
+    np.testing.assert_allclose(found, expected, atol=2e-6)
+    assert model.checkpoint_layout.title == LAYOUT_OF_CASE["hf"]
+    # Numbers that lie in no file, those of another kind of HDF5, and half a file.
+    with h5py.File(file, "a") as h5:
+        del h5["vit/tf_vi_t_for_image_classification/vit/layernorm/beta:0"]
+        h5.create_dataset("vit/tf_vi_t/vit/layernorm/beta:0", (10**9,), "f4")
+    for content, said in (
+        (file.read_bytes(), "layernorm/beta:0 is another"),
+        (file.read_bytes()[:5000], "is damaged or truncated"),
+    ):
+        file.write_bytes(content)
+        with pytest.raises(CheckpointError, match=said):
+            keras_vit.load_checkpoint(model, tmp_path)
+    model.save_weights(tmp_path / "a.weights.h5")
+    with pytest.raises(CheckpointError, match=r"Received: HDF5\. Load it with"):
+        keras_vit.load_checkpoint(model, tmp_path / "a.weights.h5")
 
 
 def test_a_folder_with_an_adapter_is_refused_also_beside_its_base(cases, golden, load, tmp_path):

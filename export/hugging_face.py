@@ -14,7 +14,7 @@ import numpy as np
 
 from keras_vit.checkpoints import torch_layouts
 from keras_vit.checkpoints.array_files import write_safetensors
-from keras_vit.checkpoints.library_configs import CONFIG, OPERATIONS, PREPROCESSOR
+from keras_vit.checkpoints.library_configs import CONFIG, OURS, PREPROCESSOR
 from keras_vit.checkpoints.library_folder import METHODS, RENAMED
 from keras_vit.checkpoints.weights_of_model import weights_of
 from keras_vit.models import VisionTransformer
@@ -73,7 +73,8 @@ def to_hugging_face(
 
     Args:
         model: a `VisionTransformer` that the library can express.
-        directory: where to write; it appears whole or not at all, and replaces an earlier one.
+        directory: where to write; it appears whole or not at all, and replaces one that it wrote
+            before.
         library: "transformers" or "timm".
         labels: class names in the order of the logits; None takes `model.class_names`.
         license: of the weights, as the Hub spells it, "apache-2.0"; None takes `model.license`.
@@ -107,9 +108,9 @@ def to_hugging_face(
         config["pretrained_cfg"] |= prepared
     else:
         prepared |= {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
-    config[OPERATIONS] = {"image_size": a.size, "operations": model_operations(model)}
-    config |= _classes(a, interface)
-    files = {CONFIG: config} if a.timm else {CONFIG: config, PREPROCESSOR: prepared}
+    ours = {"image_size": a.size, "preprocessing": model_operations(model)}
+    files = {CONFIG: config | _classes(a, interface), OURS: ours}
+    files |= {} if a.timm else {PREPROCESSOR: prepared}
     task = "image-classification" if a.head else "image-feature-extraction"
     header = f"license: {license.lower()}\n" if license else ""
     card = _CARD.format(
@@ -121,7 +122,7 @@ def to_hugging_face(
         use=_USE[library],
     )
     texts = {name: json.dumps(content, indent=2) + "\n" for name, content in files.items()}
-    with atomic_directory(directory, marker=_WEIGHTS) as written:
+    with atomic_directory(directory, marker=OURS) as written:
         write_safetensors(written / _WEIGHTS, sorted(arrays.items()))
         for name, text in {**texts, "README.md": card}.items():
             (written / name).write_text(text, encoding="utf-8")

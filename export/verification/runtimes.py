@@ -20,6 +20,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 from keras_vit.checkpoints import load_checkpoint
 from keras_vit.checkpoints.library_configs import CONFIG, json_beside
+from keras_vit.checkpoints.model_source import Kind, model_source
 from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
 from keras_vit.training.inference.exported_functions import (
@@ -441,7 +442,7 @@ def open_artifact(
         raise FileNotFoundError(f"Expected an exported model. There is nothing at {path}.")
     is_module = (path / "saved_model.pb").is_file()
     format = SAVED_MODEL if is_module else _SUFFIXES.get(path.suffix if path.is_file() else "")
-    if (path / CONFIG).is_file():
+    if model_source(path).kind is Kind.LIBRARY_FOLDER:
         config = json_beside(path / CONFIG, CONFIG) or {}
         format = TIMM if "architecture" in config else TRANSFORMERS
     if format is None:

@@ -19,8 +19,8 @@ from keras_vit.photos.imagenet_classes import require_class_name
 from keras_vit.variants import TIMM_NAMES, arguments_of
 
 CONFIG, PREPROCESSOR = "config.json", "preprocessor_config.json"
-# A key of our own in config.json: {"image_size": [height, width], "operations": …}.
-OPERATIONS = "keras_vit_preprocessing"
+# Of a folder that we wrote: {"image_size": [height, width], "preprocessing": operations}.
+OURS = "keras_vit.json"
 # Hugging Face's architectures that models here are.
 MODEL_TYPES = ("vit", "deit", "dinov2", "dinov2_with_registers", "dinov3_vit", "siglip")
 MODEL_TYPES += ("siglip_vision_model",)

@@ -15,7 +15,7 @@ from keras_vit.checkpoints.errors import CheckpointError, reading, some
 from keras_vit.checkpoints.library_configs import (
     CONFIG,
     MODEL_TYPES,
-    OPERATIONS,
+    OURS,
     PREPROCESSOR,
     json_beside,
     stated_arguments,
@@ -46,8 +46,9 @@ RENAMED |= {"num_attention_heads": "num_heads", "layer_norm_eps": "layer_norm_ep
 _STATED = {*RENAMED.values(), "patch_size", "position_embedding", "mlp", "gelu"}
 # timm's further arguments that models here follow, that the arrays show, or that training has.
 _OF_TIMM = re.compile(
-    "patch_size|num_heads|in_chans|num_classes|mlp_ratio|global_pool|class_token|fc_norm|init_values|no_embed_class|"
-    "pos_embed|act_layer|(qkv|proj)_bias|(dynamic|strict)_img_.*|rope_temperature|weight_init|.*_rate"
+    "patch_size|num_heads|in_chans|num_classes|mlp_ratio|global_pool|class_token|fc_norm|"
+    "init_values|no_embed_class|pos_embed|act_layer|(qkv|proj)_bias|(dynamic|strict)_img_.*|"
+    "rope_temperature|weight_init|.*_rate"
 )
 _POOLING = {"token": "token", "avg": "gap", "map": "map", "": "unpooled"}
 # Pillow's numbers of the ways to resize, and timm's names that are not ours.
@@ -134,6 +135,12 @@ def _arguments(contents, layout):
         # DINOv2 keeps the number of weights; timm's array has both halves.
         halved = width // 2 if arguments.get("mlp") == "swiglu" else width
         arguments["mlp_dim"] = (int(width * 2 / 3) + 7) // 8 * 8 if gated else halved
+    # Before a model is built of sizes that a crafted file may claim.
+    sizes = {"hidden_size": 768, "mlp_dim": 3072, "num_layers": 12, "register_tokens": 0}
+    width, hidden, layers, registers = (int(arguments.get(n, sizes[n])) for n in sizes)
+    claimed = layers * width * (4 * width + 2 * hidden) + registers * width
+    if claimed > 2 * sum(array.size for array in contents.arrays.values()):
+        raise _contradiction(contents, "the sizes: the arrays are of a smaller model")
     size, patch = as_height_width(arguments["image_size"]), arguments.get("patch_size", 16)
     table = shapes.get(layout.modules.get(POSITION_TABLE))
     places = (size[0] // patch) * (size[1] // patch)
@@ -177,10 +184,10 @@ def _preprocessing(contents, size):
 
     Of another size than the folder's they cut out the same part of a photo.
     """
-    own, cfg = (contents.config.get(key) for key in (OPERATIONS, "pretrained_cfg"))
-    if isinstance(own, Mapping) and own["image_size"] == list(size):
-        return str(own["operations"])
-    stated = json_beside(contents.path, PREPROCESSOR)
+    ours, stated = (json_beside(contents.path, name) for name in (OURS, PREPROCESSOR))
+    cfg = contents.config.get("pretrained_cfg")
+    if ours and ours["image_size"] == list(size):
+        return str(ours["preprocessing"])
     if isinstance(cfg, Mapping):
         name, mode = cfg.get("interpolation", "bicubic"), cfg.get("crop_mode", "center")
         method = _NAMES.get(name, name)

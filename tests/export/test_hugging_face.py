@@ -144,9 +144,13 @@ def test_the_command_writes_and_pushes(make_vit, tmp_path, printed, refused, mon
     words = ["export", "hugging_face", tmp_path / "m.keras", f"--output={tmp_path / 'm'}"]
     said = printed(*words, "--push=me/m", "--license=MIT")
     assert said.endswith("pushed to https://huggingface.co/me/m\n") and "not verified" in said
-    files = ["README.md", "config.json", "model.safetensors", "preprocessor_config.json"]
+    files = ["README.md", "config.json", "keras_vit.json", "model.safetensors"]
+    files += ["preprocessor_config.json"]
     assert calls == [("me/m", {"private": True, "exist_ok": True}), ("me/m", files)]
     assert "license: mit\n" in (tmp_path / "m/README.md").read_text()
+    (tmp_path / "m/keras_vit.json").unlink()
+    assert "holds something else" in refused(*words)
+    (tmp_path / "m/keras_vit.json").touch()
     assert "403 Forbidden: not yours Log in with" in refused(*words, "--push=another/m")
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(RuntimeMissing, match="Expected the package transformers"):

@@ -101,6 +101,7 @@ MEAN = ARGUMENTS | {"global_pool": "avg"}
     ("hf", {"patch_size": 8}, r"in the positions: 17 of them, 64 patches"),
     ("hf", {"image_size": 96}, "in the positions: 17 of them, 36 patches"),
     ("hf", {"id2label": {"0": "a"}}, "in the classes: 7 of them, 1 names"),
+    ("hf", {"hidden_size": 10**9}, "in the sizes: the arrays are of a smaller model"),
     ("hf", {"num_attention_heads": 5}, "multiple of `num_heads`"),
     ("hf", {"num_attention_heads": "four"}, "`num_heads` must be a positive int"),
     ("hf", {"hidden_act": "relu"}, "Expected the activation to be a GELU"),
@@ -110,7 +111,7 @@ MEAN = ARGUMENTS | {"global_pool": "avg"}
     ("timm", {"model_args": ARGUMENTS | {"qk_norm": True}}, "says qk_norm=True"),
     ("timm", {"model_args": ARGUMENTS | {"depth": 2}}, r"in blocks\.2"),
     ("timm", {"model_args": MEAN}, "says global_pool='avg', with a class token"),
-    ("timm", {"model_args": {"img_size": 64}}, r"contradict each other in patch_embed"),
+    ("timm", {"model_args": {"img_size": 64}}, "in the sizes: the arrays are of a smaller"),
     ("siglip", {"model_args": ARGUMENTS}, "says global_pool='token', without a class token"),
 )
 def test_contradictions_and_other_models_are_refused_in_a_line(name, changes, said, folder):

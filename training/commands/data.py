@@ -245,24 +245,14 @@ def _show_classes(dataset):
 
 def _show_targets(dataset, splits, targets):
     """Prints in how many photos each class is, or the smallest and largest of each number."""
-    of_labels, lines = dataset.kind == "labels", []
+    of_labels, lines = dataset.kind == "labels", [dataset.photos.class_names]
     for photos in splits.values():
-        rows = np.array([targets[photo.path] for photo in photos]).reshape(
-            len(photos), dataset.num_classes
-        )
-        known = [column[~np.isnan(column)] for column in rows.T]
-        lines.append(
-            [
-                f"{each.sum():.0f} of {len(each)}"
-                if of_labels
-                else f"{each.min():g} to {each.max():g}"
-                if len(each)
-                else "none"
-                for each in known
-            ]
-        )
-    names = zip(dataset.photos.class_names, *lines, strict=True)
-    Table(("class" if of_labels else "number", *splits), [*names]).show()
+        rows = np.array([targets[photo.path] for photo in photos] or [[np.nan]] * len(lines[0]))
+        known = [column[~np.isnan(column)] for column in rows.reshape(-1, len(lines[0])).T]
+        ends = [f"{each.min():g} to {each.max():g}" if len(each) else "none" for each in known]
+        shares = [f"{each.sum():.0f} of {len(each)}" for each in known]
+        lines.append(shares if of_labels else ends)
+    Table(("class" if of_labels else "number", *splits), [*zip(*lines, strict=True)]).show()
 
 
 def _show_shares(dataset, labels):

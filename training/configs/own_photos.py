@@ -27,6 +27,8 @@ one: `--config.early_stopping.patience=0 --config.hand_over=last` changes that.
 Everything else is overridden as usual, for example `--config.batch_size=16`.
 """
 
+import logging
+
 from ml_collections import ConfigDict
 
 from keras_vit.training import paper_tables
@@ -35,6 +37,8 @@ from keras_vit.training.configs import finetune, parse_options
 from keras_vit.training.data.sets import photo_sets
 from keras_vit.training.data.sets.splits import HELD_OUT_FIFTH
 from keras_vit.training.io.paths import absolute_path, read_path
+
+logger = logging.getLogger("keras_vit")
 
 HELD_OUT = ("test", "validation", "valid", "val", "dev")
 # For batches of 32, of the rates that the paper's sweeps try.
@@ -57,6 +61,9 @@ def get_config(arg: str = "") -> ConfigDict:
         )
     config = default_config()
     table = None if _is_folder(path) else photo_sets.read_table(path)
+    if table and table.kind != "label":
+        # A column that is neither, such as a number of the row, would be learned as well.
+        logger.info("%s: %s: %s.", path, table.kind, ", ".join(table.class_names))
     has_masks = all(_is_folder(path / name) for name in ("images", "masks"))
     config.dataset = f"{'masks' if has_masks else 'folder'}:{path}"
     inside = path / "images" if has_masks else path

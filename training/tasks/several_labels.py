@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from ml_collections import ConfigDict
 
 from ..io.printed_table import Table
@@ -16,7 +17,6 @@ from .table_task import TableTask
 
 if TYPE_CHECKING:
     import keras
-    import numpy as np
     import tensorflow as tf
 
     from ..engine.update import Objective
@@ -55,13 +55,16 @@ class SeveralLabels(TableTask):
         return model
 
     def encode(self, example: dict[str, tf.Tensor], num_classes: int) -> dict[str, tf.Tensor]:
-        """Encodes a row as `TableTask` does; a class, or a list of them, as 0 and 1."""
+        """Encodes a row as `TableTask` does; a class, or a list of them, as 0 and 1, all known."""
+        import tensorflow as tf
+
         from .classification import encode_classes
 
         label = example["label"]
-        if label.dtype.is_integer and (label.shape.rank or 0) < 2:
-            example = {**example, "label": encode_classes(label, num_classes)}
-        return super().encode(example, num_classes)
+        if not label.dtype.is_integer or (label.shape.rank or 0) > 1:
+            return super().encode(example, num_classes)
+        row = encode_classes(label, num_classes)
+        return {"image": example["image"], "label": row, "known": tf.ones_like(row)}
 
     def objective(self, config: ConfigDict, split: Any) -> Objective:
         from keras import ops
@@ -89,19 +92,15 @@ class SeveralLabels(TableTask):
 
     def errors(self, outputs: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Returns the sigmoid cross-entropy."""
-        import numpy as np
-
         logits, known = outputs.astype(np.float64), ~np.isnan(rows)
         return known * (np.logaddexp(0, logits) - np.nan_to_num(rows) * logits)
 
     def measured(self, outputs: np.ndarray, rows: np.ndarray, interface: Any) -> Evaluation:
-        import numpy as np
-
         thresholds = interface.thresholds or [_EVEN] * rows.shape[1]
-        table, hits, answered, present = _by_class(outputs, rows, thresholds, interface.class_names)
-        precisions = np.array([average_precision(*each) for each in _known(outputs, rows)])
+        table, counts = _by_class(outputs, rows, thresholds, interface.class_names)
+        precisions, hits, answered, present = counts
         found = {
-            "map": float(np.nanmean(precisions)) if not np.isnan(precisions).all() else 0.0,
+            "map": float(np.nanmean(precisions)) if present.any() else 0.0,
             "f1_micro": float(_f1(hits.sum(), answered.sum(), present.sum())),
             "f1_macro": float(np.mean(_f1(hits, answered, present))),
         }
@@ -121,11 +120,9 @@ class SeveralLabels(TableTask):
     def page_content(
         self, arrays: Mapping[str, np.ndarray], class_names: Sequence[str] | None
     ) -> dict[str, Any]:
-        import numpy as np
-
         outputs, rows, thresholds = (arrays[key] for key in ("outputs", "labels", "thresholds"))
-        table, *_ = _by_class(outputs, rows, thresholds, class_names)
-        order = np.argsort([float(row[2]) if row[2] != "–" else 101 for row in table.rows])
+        table, (precisions, *_) = _by_class(outputs, rows, thresholds, class_names)
+        order = np.argsort(precisions)
         names, worst = [row[0] for row in table.rows], []
         for image, number in zip(arrays["images"], arrays["chosen"], strict=True):
             has = rows[number] > 0, sigmoid(outputs[number]) >= thresholds
@@ -138,8 +135,6 @@ class SeveralLabels(TableTask):
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
     """Returns probabilities, float64, without an overflow."""
-    import numpy as np
-
     return np.exp(-np.logaddexp(0, -np.asarray(logits, np.float64)))
 
 
@@ -148,10 +143,8 @@ def average_precision(scores: np.ndarray, labels: np.ndarray) -> float:
 
     The sum of precisions at each distinct score, times the recall gained there.
     """
-    import numpy as np
-
     hits, answered, _ = _cuts(scores, labels)
-    if not len(hits) or not hits[-1]:
+    if not labels.any():
         return float("nan")
     return float(np.sum(np.diff(hits, prepend=0) * hits / answered) / hits[-1])
 
@@ -161,10 +154,8 @@ def best_threshold(scores: np.ndarray, labels: np.ndarray) -> float:
 
     It is in the middle between two images; 0.5 of a class without any.
     """
-    import numpy as np
-
     hits, answered, cuts = _cuts(scores, labels)
-    if not len(hits) or not hits[-1]:
+    if not labels.any():
         return _EVEN
     probabilities = [*sigmoid(cuts), 0.0]
     best = int(np.argmax(_f1(hits, answered, hits[-1])))
@@ -173,8 +164,6 @@ def best_threshold(scores: np.ndarray, labels: np.ndarray) -> float:
 
 def _cuts(scores, labels):
     """Returns labels that are 1 and images at or above each distinct score, and these scores."""
-    import numpy as np
-
     order = np.argsort(-scores, kind="stable")
     scores = scores[order]
     ends = np.flatnonzero(np.diff(scores, append=-np.inf))
@@ -183,36 +172,27 @@ def _cuts(scores, labels):
 
 def _known(outputs, rows):
     """Yields (scores, labels) of the images of which each class is known."""
-    import numpy as np
-
     for scores, labels in zip(outputs.T, rows.T, strict=True):
         known = ~np.isnan(labels)
         yield scores[known], labels[known]
 
 
 def _f1(hits, answered, present):
-    import numpy as np
-
     return 2 * hits / np.maximum(answered + present, 1)
 
 
 def _by_class(outputs, rows, thresholds, names):
-    """Returns a table, and for each class its right answers, answers and labels, (classes,)."""
-    import numpy as np
-
-    answered = (sigmoid(outputs) >= np.asarray(thresholds)) & ~np.isnan(rows)
-    labels = np.nan_to_num(rows) > 0
+    """Returns a table, and average precision, right answers, answers and labels, (4, classes)."""
+    known, labels = ~np.isnan(rows), rows > 0
+    answered = (sigmoid(outputs) >= np.asarray(thresholds)) & known
     counts = [each.sum(axis=0) for each in (answered & labels, answered, labels)]
+    numbers = np.array([[average_precision(*each) for each in _known(outputs, rows)], *counts])
     lines = []
-    for number, (hits, said, present) in enumerate(zip(*counts, strict=True)):
-        known = ~np.isnan(rows[:, number])
-        precision = average_precision(outputs[known, number], rows[known, number])
-        shares = [hits / said if said else None, hits / present if present else None]
-        shares += [_f1(hits, said, present) if present or said else None]
-        texts = ["–" if each is None else f"{100 * each:.2f}" for each in shares]
+    for number, (precision, hits, said, present) in enumerate(numbers.T):
+        shares = ((precision, 1), (hits, said), (hits, present), (2 * hits, said + present))
+        first, *others = ("–" if a != a or not b else f"{100 * a / b:.2f}" for a, b in shares)
+        of = f"{present:.0f} of {known[:, number].sum()}"
         name = names[number] if names else str(number)
-        ap = "–" if np.isnan(precision) else f"{100 * precision:.2f}"
-        of = f"{present} of {known.sum()}"
-        lines.append((name, of, ap, f"{thresholds[number]:.3f}", *texts))
+        lines.append((name, of, first, f"{thresholds[number]:.3f}", *others))
     columns = ("class", "images", "AP %", "threshold", "precision %", "recall %", "F1 %")
-    return Table(columns, lines), *counts
+    return Table(columns, lines), numbers

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..errors import UsageError
 from .base import COUNTED, Batches, Evaluation
 from .classification import Classification
 
 if TYPE_CHECKING:
-    import numpy as np
     import tensorflow as tf
 
 # Photos on the page of a run.
@@ -79,8 +80,6 @@ class TableTask(Classification):
         And {"chosen": numbers, "images": as batches have them} of the `shown` largest errors.
         Raises ValueError if there are no images, or outputs do not fit.
         """
-        import numpy as np
-
         from .classification.evaluation import class_order
 
         order = class_order(model.interface.class_names, dataset.class_names, dataset.name)
@@ -89,7 +88,9 @@ class TableTask(Classification):
             kept = np.asarray(batch[COUNTED]) > 0
             images = np.asarray(batch["image"])
             rows = np.where(np.asarray(batch["known"]) > 0, np.asarray(batch["label"]), np.nan)
-            outputs, rows = np.asarray(function(images), "float32"), rows[:, order or slice(None)]
+            outputs = np.asarray(function(images), "float32")
+            # `order` says which column of the model is each of the data.
+            rows = rows[:, np.argsort(order)] if order else rows
             if outputs.shape != rows.shape or not np.isfinite(outputs[kept]).all():
                 raise ValueError(
                     f"Expected finite outputs of shape (images, {rows.shape[-1]}), a number for "
@@ -114,15 +115,7 @@ class TableTask(Classification):
 
     def page_arrays(self, source: Any, batches: Batches, dataset: Any) -> dict[str, np.ndarray]:
         """Outputs and rows of all images, and the images of the largest errors."""
-        import numpy as np
-
         outputs, rows, found = self.collected(source, batches, dataset, _WORST)
         found["images"] = np.rint((found["images"] + 1) * 127.5).clip(0, 255).astype(np.uint8)
         thresholds = np.array(source.interface.thresholds or ())
         return {"outputs": outputs, "labels": rows, "thresholds": thresholds, **found}
-
-    def page_content(
-        self, arrays: Mapping[str, np.ndarray], class_names: Sequence[str] | None
-    ) -> dict[str, Any]:
-        """Returns `tables`, `worst` and `count` of `report_html`."""
-        raise NotImplementedError

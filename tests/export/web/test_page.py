@@ -14,6 +14,7 @@ from keras_vit.export.web.to_web import MODEL
 from keras_vit.photos.prepare_photos import prepare_photo, read_photo
 from keras_vit.training.tasks.segmentation import palette
 from tests.export.conftest import LABELS, verify
+from tests.export.web.conftest import NAMES
 from tests.odd_photos import CASES
 
 READY = "html[data-ready]"
@@ -433,3 +434,25 @@ def test_a_page_learns_classes_as_python_does(open_page, make_vit, has_head, tmp
         page.wait_for_selector("#error:not([hidden])")
         assert "another one" in page.get_by_role("alert").inner_text()
     assert verify(model, site, image * 0.5 + 0.5).ok
+
+
+@pytest.mark.rows(
+    ("sigmoid", [0.5, 0.5, 0.9, 0.1, 0.5], [4, 3, 2, 1, -1], ["crow", "finch", "a < b"]),
+    ("sigmoid", [0.5] * 5, [-1] * 5, ["none of these classes"]),
+    ("softmax", [0.6] * 5, [0, 3, 0, 0, 0], ["finch"]),
+    ("softmax", [0.6] * 5, [2, 3, 0, 0, 0], ["finch"]),
+    ("softmax", [0.9] * 5, [2, 3, 0, 0, 0], ["none of these classes"]),
+    ("linear", None, [3, 1, -2.5, 1e6, 0], [*NAMES]),
+)
+def test_thresholds_and_numbers_are_shown(
+    activation, thresholds, logits, expected, make_vit, with_litert_js, open_page, tmp_path
+):
+    model = make_vit(num_layers=1)
+    model.class_names, model.activation, model.thresholds = NAMES, activation, thresholds
+    with served(export.to_web(model, tmp_path / "site", quantization="none")) as address:
+        page = open_page(address)
+        found = page.evaluate("async (x) => (await import('page/answer')).topClasses(x)", logits)
+        spoken = page.evaluate("async (x) => (await import('page/answer')).spoken(x)", found)
+    assert [each["label"] for each in found] == expected
+    if activation == "linear":
+        assert [each["number"] for each in found] == logits and "great tit, -2.5;" in spoken

@@ -1,5 +1,8 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from ml_collections import ConfigDict
 from scipy import optimize, special
 from sklearn.metrics import log_loss
 
@@ -9,6 +12,7 @@ from keras_vit.training.config import schema
 from keras_vit.training.errors import UsageError
 from keras_vit.training.inference.open_model import open_source
 from keras_vit.training.loop import trainer
+from keras_vit.training.tasks import TASKS
 from keras_vit.training.tasks.classification.calibration import (
     best_temperature,
     calibration_error,
@@ -33,6 +37,17 @@ def test_the_temperature_has_the_least_cross_entropy():
     best = optimize.minimize_scalar(entropy, bounds=(0.1, 20), method="bounded")
     assert found == pytest.approx(best.x, rel=1e-3) and 2.5 < found < 3.5
     assert best_temperature(logits / found, labels) == pytest.approx(1, rel=1e-4)
+
+
+def test_no_temperature_is_told_of_images_that_are_all_right(caplog):
+    images, rows = np.zeros((3, 2, 2, 3)), np.eye(4)[[0, 1, 2]]
+    batch = {"image": images, "label": rows, "counted": np.ones(3)}
+    of_images = SimpleNamespace(predict_on_batch=lambda _: rows)
+    source = SimpleNamespace(interface=SimpleNamespace(class_names=None), model=of_images)
+    dataset = SimpleNamespace(class_names=None, name="data")
+    config = ConfigDict({"calibration": {"temperature": True, "accuracy": 0.0}})
+    assert TASKS[0].finish(source, config, [batch], dataset) == {}
+    assert "none can be told, all is right on 3 held-out images" in caplog.text
 
 
 def test_the_error_is_that_of_its_definition():
@@ -62,6 +77,7 @@ def test_the_least_probability_that_has_so_many_right(confidences, hits, accurac
     assert found is None if expected is None else found == pytest.approx(expected)
 
 
+@pytest.mark.long
 def test_a_run_ends_calibrated_if_it_is_asked_to(tiny, tmp_path, caplog):
     config = tiny(total_steps=60, eval_every_steps=0, ema_decay=0.0, mixup_p=0.0)
     config.optimizer.base_lr, config.report = 1e-2, True

@@ -1,4 +1,5 @@
 import json
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -110,6 +111,20 @@ def test_measures_of_several_labels_are_those_of_scikit_learn():
     assert np.isnan(average_precision(nobody, nobody)) and best_threshold(nobody, nobody) == 0.5
 
 
+@pytest.mark.rows(("labels", [0.5, 0.5, 0.5]), ("numbers", None))
+def test_columns_are_matched_by_name(kind, thresholds):
+    names, outputs = ["a", "b", "c"], np.float32([[3, -2, -1], [-3, 4, -5], [-3, -4, 5]])
+    interface = Interface((8, 8), class_names=names, thresholds=thresholds)
+    function = type("F", (), {"interface": interface, "__call__": lambda self, x: outputs[x]})()
+    # The data has the columns c, a, b.
+    rows = outputs[:, [2, 0, 1]] if kind == "numbers" else (outputs[:, [2, 0, 1]] > 0) * 1.0
+    batch = {"image": np.arange(3), "label": rows, "counted": np.ones(3)}
+    dataset = SimpleNamespace(class_names=("c", "a", "b"), name="data")
+    task = {"labels": LABELS, "numbers": NUMBERS}[kind]
+    found = task.evaluate(function, [{**batch, "known": np.ones((3, 3))}], dataset, "").metrics
+    assert found[task.main.name] == 1 and found["count"] == 3
+
+
 @pytest.mark.parametrize("kind", ["sigmoid", "asymmetric"])
 def test_losses_of_several_labels_are_their_equations(kind):
     config = schema.complete(
@@ -163,6 +178,7 @@ def source_images(source, photos):
     return np.stack([prepare_photo(read_photo(each, True), operations) for each in photos])
 
 
+@pytest.mark.long
 def test_thresholds_are_in_every_file(labels_run, canvases, tmp_path):
     source = open_source(labels_run)
     photos = [str(canvases / f"{number}.png") for number in range(8)]

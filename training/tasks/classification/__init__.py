@@ -166,7 +166,12 @@ class Classification(Task):
         pairs = [pair for _, *pair in _labeled(model, batches, dataset)]
         labels, logits = map(np.concatenate, zip(*pairs, strict=True))
         count = f"on {len(labels):,} held-out images"
-        if wanted.temperature and len(labels):
+        if wanted.temperature and (logits.argmax(-1) == labels).all():
+            # Its cross-entropy falls with the temperature down to 0.
+            logger.warning(
+                "config.calibration.temperature: none can be told, all is right %s.", count
+            )
+        elif wanted.temperature:
             temperature = calibration.best_temperature(logits, labels)
             head, logits = trained.get_layer("head"), logits / temperature
             head.set_weights([each / temperature for each in head.get_weights()])
@@ -202,6 +207,8 @@ class Classification(Task):
                 f"Expected a name for each of {classes} classes. Received: {len(names)} names."
             )
         least, found = model.interface.thresholds or [-float("inf")] * classes, []
+        if len(least) != classes:
+            raise ValueError(f"Expected {classes} thresholds, one a class. Received: {len(least)}.")
         for row in zip(best.tolist(), probabilities.tolist(), strict=True):
             kept = [(k, value) for k, value in zip(*row, strict=True) if value >= least[k]]
             found.append(

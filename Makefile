@@ -13,7 +13,7 @@ export TF_CPP_MIN_LOG_LEVEL ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help quickstart test lint test-all test-jax test-jax-all test-slow test-fuzz test-kills test-changes
-.PHONY: test-runtimes test-cluster test-hugging-face test-delegates test-mutants legacy tpu docs clean
+.PHONY: test-runtimes test-cluster test-hugging-face test-torch test-delegates test-mutants legacy tpu docs clean
 
 help: ## Name the commands.
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -57,6 +57,11 @@ test-cluster: $(VENV)/cluster-installed ## Predictions on a Ray cluster, a node 
 
 test-hugging-face: $(VENV)/installed ## Folders in transformers and timm, with PyTorch, which it installs.
 	@$(RUN) -m tests.other_environments hugging_face
+
+# PyTorch's own index has builds for processors; PyPI's need CUDA's libraries.
+test-torch: export UV_EXTRA_INDEX_URL ?= https://download.pytorch.org/whl/cpu
+test-torch: $(VENV)/jax-installed ## The library's tests on Keras's torch backend, and model.fit on grain and datasets; installs them.
+	@$(RUN) -m tests.other_environments torch
 
 test-kills: $(VENV)/jax-installed ## Thirty kills at random moments, both engines, one and two processes.
 	$(RUN) -m pytest -m slow $(JAX_TESTS) tests/training/loop/test_resume.py tests/training/engine/tensorflow/test_equivalence_and_workers.py

@@ -85,7 +85,7 @@ def class_maps_function(
         return ops.sum(outputs[0] * ops.one_hot(chosen, count, dtype="float32"))
 
     def finish(gradient, outputs):
-        seen, start = outputs[-1], outputs[1] if pooled else read
+        seen, start = outputs[-1], ops.convert_to_tensor(outputs[1] if pooled else read)
         first = model.num_prefix_tokens
         if of_attention:
             weighted = ops.mean(ops.relu(gradient * seen), axis=2)

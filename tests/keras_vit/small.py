@@ -82,6 +82,13 @@ def gradients(model, images, training=False):
             return keras.ops.mean(outputs * outputs)
 
         results = jax.jit(jax.grad(loss))([v.value for v in variables])
+    elif BACKEND == "torch":
+        import torch
+
+        outputs = model(images, training=training)
+        loss = keras.ops.mean(outputs * outputs)
+        values = [v.value for v in variables]
+        results = torch.autograd.grad(loss, values, allow_unused=True)
     else:
         import tensorflow as tf
 

@@ -1,4 +1,5 @@
 import os
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from unittest.mock import Mock
@@ -12,7 +13,7 @@ import keras_vit
 from keras_vit.photos import prepare_photos
 from keras_vit.photos.imagenet_classes import imagenet_classes
 from keras_vit.photos.prepare_photos import prepare_photo, read_photo
-from tests.keras_vit.small import FEW_STEPS, forward, make_images, make_vit, to_numpy
+from tests.keras_vit.small import FEW_STEPS, forward, make_images, make_vit, of_jax, to_numpy
 
 NAMES = ("crow", "finch", "great tit")
 STRIPE = np.zeros((2, 16, 16, 3), "float32")
@@ -214,3 +215,36 @@ def test_no_photo_and_photos_of_16_and_32_bits(tmp_path):
         Image.new(mode, (5, 4), 200).save(tmp_path / "photo.tif")
         with pytest.raises(ValueError, match="expected 8 or 16 bits for a color, received 32"):
             read_photo(tmp_path / "photo.tif")
+
+
+@of_jax
+def test_on_jax_everything_runs_where_tensorflow_is_not_installed(tmp_path):
+    code = """
+import sys
+sys.modules["tensorflow"] = None  # importing it fails
+import keras, numpy as np, keras_vit
+labels = [0, 1] * 2
+images = np.linspace(-1, 1, 4 * 32 * 32 * 3, dtype="float32").reshape(4, 32, 32, 3)
+model = keras_vit.create_model("ViT-Ti/16", image_size=32, num_classes=2, num_layers=1)
+model.compile("adamw", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+before = model.get_weights()
+assert model.fit(images, np.array(labels), verbose=0).history["loss"][0] < 1
+assert any(np.any(a != b) for a, b in zip(before, model.get_weights()))
+model.save("m.keras")
+again = keras.saving.load_model("m.keras")
+photos = np.uint8((images + 1) * 127.5)
+assert keras_vit.predict(again, photos) == keras_vit.predict(model, photos)
+analysis = keras_vit.analysis
+maps = analysis.class_maps(model, images, labels)
+for found in (analysis.attention_rollout(model, images), maps):
+    assert found.shape == (4, 2, 2) and found.max() <= 1
+assert analysis.attention_distance(model, images).shape == (1, 3)
+keras_vit.save_checkpoint(model, "m.npz")
+keras_vit.load_checkpoint(again, "m.npz")
+assert keras_vit.few_shot_head(again, images, labels).output_shape == (None, 2)
+assert model.any_resolution()(images[:, :16]).shape == (4, 2)
+assert not [name for name in sys.modules if name.startswith("tensorflow.")]
+"""
+    command = [sys.executable, "-c", code]
+    found = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert found.returncode == 0, found.stderr

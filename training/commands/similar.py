@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> None:
             for k in np.flatnonzero(cosines.ravel() >= options.near):
                 pair = table[0][k], table[1][k]
                 near[pair if queries else tuple(sorted(pair))] = f"{table[2][k]:.4f}"
-            for i in shown.intersection(those):
+            for i in sorted(shown.intersection(those)):
                 each = zip(numbers[i - start], cosines[i - start], strict=True)
                 rows[asked_files[i]] = [(files[j], float(cosine)) for j, cosine in each]
             start = those.stop

@@ -108,20 +108,17 @@ def _contradiction(contents, what):
 
 def _arguments(contents, layout):
     config, shapes = contents.config, contents.shapes
-    kind, architecture = config.get("model_type"), config.get("architecture")
-    own = config.get("model_args") or {}
-    wrong = [name for name in own if not (name in RENAMED or _OF_TIMM.fullmatch(name))]
-    if architecture is None and kind not in MODEL_TYPES:
-        expected, received = f"one of {', '.join(MODEL_TYPES)}", f"model_type={kind!r}"
-    elif architecture is not None and architecture not in TIMM_NAMES:
-        expected = 'one of timm that keras_vit.list_models("*_patch*") names'
-        received = f"architecture={architecture!r}"
-    elif wrong:
-        expected, received = "one without this argument", f"{wrong[0]}={own[wrong[0]]!r}"
-    else:
-        expected = ""
-    if expected:
-        raise CheckpointError(f"Expected a model that is {expected}. {CONFIG} says {received}.")
+    kind, own = config.get("model_type"), config.get("model_args") or {}
+    key, known = ("architecture", TIMM_NAMES) if "architecture" in config else ("model_type", ())
+    wrong = [f"{n}={own[n]!r}" for n in own if not (n in RENAMED or _OF_TIMM.fullmatch(n))]
+    if config.get(key) not in (known or MODEL_TYPES):
+        wrong = [f"{key}={config.get(key)!r}"]
+    if wrong:
+        raise CheckpointError(
+            f"Expected a model_type of {', '.join(MODEL_TYPES)}, or an architecture of timm that "
+            'keras_vit.list_models("*_patch*") names, without arguments that models here lack. '
+            f"{CONFIG} says {wrong[0]}."
+        )
     stated = {"gelu": "erf", "image_size": 224, **_DEFAULTS.get(kind, {})}
     stated |= {**layout.arguments, **stated_arguments(config)}
     named = ((RENAMED.get(key, key), value) for key, value in stated.items())

@@ -94,7 +94,7 @@ MEAN = ARGUMENTS | {"global_pool": "avg"}
 
 
 @pytest.mark.rows(
-    ("hf", {"model_type": "swin"}, r"Expected a model that is one of vit, .*model_type='swin'"),
+    ("hf", {"model_type": "swin"}, r"Expected a model_type of vit, .*model_type='swin'"),
     ("hf", {"hidden_size": 64}, r"contradict each other in vit\.embeddings\.patch"),
     ("hf", {"num_hidden_layers": 2}, r"contradict each other in vit\.encoder\.layer\.2"),
     ("hf", {"intermediate_size": 192}, r"contradict each other in .*0\.intermediate\.dense"),

@@ -89,6 +89,7 @@ def to_hugging_face(
     interface = Interface.of_export(model, output_name(model), labels)
     a = types.SimpleNamespace(**model.arguments, size=list(image_size(model)))
     a.head, a.timm = a.num_classes is not None, library == "timm"
+    a.numbers = a.head and model.activation == "linear"
     reason = f"it is a {type(model).__name__}"
     if isinstance(model, VisionTransformer):
         a.rotary, a.gated = a.position_embedding == "rope_2d", a.mlp != "gelu"
@@ -155,6 +156,7 @@ def _unexpressible(a):
     with_head = f"with{'' if a.head else 'out'} a head{' and rotary positions' * a.rotary}"
     reasons = {
         "it has a ResNet": a.resnet,
+        "its outputs are numbers, not classes": a.numbers,
         f"attention={a.attention!r}": a.attention != "global",
         f"representation_size={a.representation_size}": a.representation_size,
         f"position_embedding={a.position_embedding!r}": a.position_embedding not in positions,

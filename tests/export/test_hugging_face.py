@@ -112,6 +112,9 @@ def test_card_license_labels_and_preparation(written):
     assert "license" not in (folder / "README.md").read_text()
     stated = json.loads((folder / "preprocessor_config.json").read_text())
     assert stated["size"] == {"shortest_edge": 40} and stated["crop_size"]["width"] == 32
+    model.activation = "linear"
+    with pytest.raises(ExportError, match="its outputs are numbers, not classes"):
+        export.to_hugging_face(model, folder)
     model.activation, model.license = "sigmoid", DINOV3_LICENSE
     with pytest.raises(ExportError, match=f"Expected license='{DINOV3_LICENSE}'"):
         export.to_hugging_face(model, folder, license="mit")

@@ -58,8 +58,6 @@ test-cluster: $(VENV)/cluster-installed ## Predictions on a Ray cluster, a node 
 test-hugging-face: $(VENV)/installed ## Folders in transformers and timm, with PyTorch, which it installs.
 	@$(RUN) -m tests.other_environments hugging_face
 
-# PyTorch's own index has builds for processors; PyPI's need CUDA's libraries.
-test-torch: export UV_EXTRA_INDEX_URL ?= https://download.pytorch.org/whl/cpu
 test-torch: $(VENV)/jax-installed ## The library's tests on Keras's torch backend, and model.fit on grain and datasets; installs them.
 	@$(RUN) -m tests.other_environments torch
 

@@ -39,13 +39,15 @@ def beam() -> int:
     return subprocess.run([python, *chosen, "-k", "beam"], cwd=ROOT, check=False).returncode
 
 
+# Where pip is told of a folder of wheels, that is where PyTorch's for processors lies.
+WHEELS = os.environ.get("PIP_FIND_LINKS")
+FOR_PROCESSORS = ["--find-links", WHEELS] if WHEELS else ["--torch-backend", "cpu"]
+
+
 def hugging_face() -> int:
     """Opens folders in transformers and timm, with PyTorch for processors."""
-    # Where pip is told of a folder of wheels, that is where PyTorch's lies.
-    wheels = os.environ.get("PIP_FIND_LINKS")
-    options = ["--find-links", wheels] if wheels else ["--torch-backend", "cpu"]
     environment = ".venv-hugging-face", "requirements-hugging-face.lock", sys.executable
-    python = python_of(*environment, over=True, options=options)
+    python = python_of(*environment, over=True, options=FOR_PROCESSORS)
     chosen = ["-m", "pytest", "-p", "no:xdist", "-rs", "tests/export/test_hugging_face.py"]
     return subprocess.run([python, *chosen], cwd=ROOT, check=False).returncode
 
@@ -75,7 +77,8 @@ NOT_ON_TORCH = " or ".join(
 
 def torch() -> int:
     """Runs the library's tests on Keras's torch backend, and `model.fit` on loaders of others."""
-    python = python_of(".venv-torch", "requirements-torch.lock", sys.executable, over=True)
+    environment = ".venv-torch", "requirements-torch.lock", sys.executable
+    python = python_of(*environment, over=True, options=FOR_PROCESSORS)
     chosen = [python, "-m", "pytest", "-p", "no:xdist", "-m", "not slow and not long"]
     torch, tensorflow = ({**os.environ, "KERAS_BACKEND": name} for name in ("torch", "tensorflow"))
     chosen += ["-k", f"not ({NOT_ON_TORCH})"]

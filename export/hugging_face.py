@@ -109,7 +109,8 @@ def to_hugging_face(
         config["pretrained_cfg"] |= prepared
     else:
         prepared |= {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
-    ours = {"image_size": a.size, "preprocessing": model_operations(model)}
+    ours: dict[str, Any] = {"image_size": a.size, "preprocessing": model_operations(model)}
+    ours |= {"thresholds": model.thresholds} if model.thresholds else {}
     files = {CONFIG: config | _classes(a, interface), OURS: ours}
     files |= {} if a.timm else {PREPROCESSOR: prepared}
     task = "image-classification" if a.head else "image-feature-extraction"

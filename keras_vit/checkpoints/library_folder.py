@@ -81,6 +81,9 @@ def model_of_folder(
         if names := [*error.mis_shaped, *error.missing, *error.left_over]:
             raise _contradiction(contents, some(names)) from error
         raise
+    with reading(contents.path.with_name(OURS)):
+        least = (json_beside(contents.path, OURS) or {}).get("thresholds")
+        model.thresholds = least if num_classes == "own" else None
     return model
 
 

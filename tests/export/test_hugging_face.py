@@ -118,6 +118,7 @@ def test_card_license_labels_and_preparation(written):
     model.activation, model.license = "sigmoid", DINOV3_LICENSE
     with pytest.raises(ExportError, match=f"Expected license='{DINOV3_LICENSE}'"):
         export.to_hugging_face(model, folder, license="mit")
+    model.thresholds = [0.2, 0.5, 0.5, 0.5, 0.9]
     export.to_hugging_face(model, folder, library="timm")
     card = (folder / "README.md").read_text()
     assert card.startswith("---\nlibrary_name: timm\npipeline_tag: image-classification\n")
@@ -127,6 +128,7 @@ def test_card_license_labels_and_preparation(written):
     with pytest.warns(UserWarning, match=DINOV3_LICENSE):
         back = keras_vit.create_model(folder)
     assert (back.activation, back.license) == ("sigmoid", DINOV3_LICENSE)
+    assert back.thresholds == model.thresholds
 
 
 def test_the_command_writes_and_pushes(make_vit, tmp_path, printed, refused, monkeypatch):

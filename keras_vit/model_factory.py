@@ -63,6 +63,7 @@ def create_model(
         >>> model = keras_vit.create_model("ViT-B/16", num_classes=10, image_size=384)
         >>> model = keras_vit.create_model("folder/of/save_pretrained")
     """
+    name = name if isinstance(name, os.PathLike) else str(name)  # errors say what was received
     source = model_source(name)
     if source.kind in (Kind.LIBRARY_FOLDER, Kind.HUGGING_FACE):
         if weights is not None:

@@ -39,7 +39,10 @@ def add_options(parser: CommandParser) -> None:
     text = "infer, or train: a training step"
     parser.add_argument("--mode", choices=get_args(Mode), default="infer", help=text)
     text = "keras_vit and others: keras_hub, timm, jax, the original's model in flax, "
-    text += "keras_vit.remat, and on JAX keras_vit.plain_attention"
+    text += (
+        "keras_vit.remat, on JAX keras_vit.plain_attention, and of --mode=train keras_vit.trainer "
+    )
+    text += "and keras_vit.taught, the trainer's student of a teacher that is as large"
     several, default = list_of(str, LIBRARIES), ["keras_vit", "keras_hub", "timm", "jax"]
     parser.add_argument("--libraries", type=several, default=default, help=text)
     several = list_of(str, PRECISIONS)
@@ -61,6 +64,8 @@ def run(options: argparse.Namespace) -> None:
     if "keras_vit" not in libraries:
         raise UsageError("Expected --libraries to name keras_vit, which others are compared with")
     packages = [package for name in libraries for package in LIBRARIES[name][1]]
+    if mode == "infer" and {"keras_vit.trainer", "keras_vit.taught"} & {*libraries}:
+        raise UsageError("Expected --mode=train for keras_vit.trainer and keras_vit.taught")
     if absent := missing(packages):
         raise UsageError(
             f"Expected {', '.join(absent)} to be installed. {INSTALL}, or choose others with "

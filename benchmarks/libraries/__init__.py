@@ -19,6 +19,8 @@ LIBRARIES: dict[str, tuple[str, tuple[str, ...]]] = {
     "keras_vit": ("keras_models:ours", ()),
     "keras_vit.plain_attention": ("keras_models:plain_attention", ()),
     "keras_vit.remat": ("keras_models:remat", ()),
+    "keras_vit.trainer": ("keras_models:trainer", ()),
+    "keras_vit.taught": ("keras_models:taught", ()),
     "keras_hub": ("keras_models:keras_hub", ("keras_hub",)),
     "timm": ("timm:prepare", ("torch", "timm")),
     "timm.max_autotune": ("timm:max_autotune", ("torch", "timm")),

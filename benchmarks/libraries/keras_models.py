@@ -2,13 +2,21 @@
 
 import functools
 import math
+import tempfile
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import keras
+import numpy as np
 
 import keras_vit
 from benchmarks.libraries import LEARNING_RATE, MOMENTUM, Case
+from keras_vit.training.config import schema
+from keras_vit.training.distillation import Teachers
+from keras_vit.training.engine import create_engine
+from keras_vit.training.recipes.optimizer import optimizer_of
+from keras_vit.training.tasks import task_of
 
 
 def ours(case: Case, **arguments: Any) -> tuple[Callable[[], Any], int]:
@@ -21,6 +29,37 @@ def ours(case: Case, **arguments: Any) -> tuple[Callable[[], Any], int]:
 # The model that recomputes its blocks' activations, and the one without fused attention.
 remat = functools.partial(ours, remat=True)
 plain_attention = functools.partial(ours, flash_attention=False)
+
+
+def trainer(case: Case, **distill: Any) -> tuple[Callable[[], Any], int]:
+    """An update of this package's trainer, of whose config `distill` is a part."""
+    import tensorflow as tf
+
+    keras.utils.set_random_seed(0)
+    count, compiler = case.arguments["num_classes"], "on" if case.compiled else "off"
+    changes = {"dataset": "noise", "batch_size": case.batch_size, "total_steps": 10**6}
+    changes |= {"precision": _policy(case), "jit_compile": compiler, "distill": distill}
+    config = schema.complete(changes)
+    schema.derive_steps(config, case.batch_size)
+    engine = create_engine(config)
+    classes: Any = SimpleNamespace(num_classes=count, class_names=None, name="noise")
+    engine.build(
+        lambda: keras_vit.VisionTransformer(**case.arguments, dtype=_policy(case)),
+        functools.partial(optimizer_of, config),
+        functools.partial(Teachers(config, classes).open, task_of(config).objective(config, None)),
+        lambda images: images,
+    )
+    batch = {"image": case.images(), "label": np.eye(count, dtype="float32")[case.labels()]}
+    batches = engine.make_batches(lambda *_: tf.data.Dataset.from_tensors(batch).repeat())
+    trained = engine.model.trainable_variables
+    return lambda: engine.train(batches, 1), sum(math.prod(each.shape) for each in trained)
+
+
+def taught(case: Case) -> tuple[Callable[[], Any], int]:
+    """The same, of a student whose teacher is as large."""
+    with tempfile.TemporaryDirectory() as folder:
+        keras_vit.VisionTransformer(**case.arguments).save(f"{folder}/teacher.keras")
+        return trainer(case, teacher=f"{folder}/teacher.keras", label_weight=0.5)
 
 
 def keras_hub(case: Case) -> tuple[Callable[[], Any], int]:

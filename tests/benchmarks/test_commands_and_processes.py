@@ -16,6 +16,7 @@ from benchmarks.harness.process import Process, ProcessError
 from benchmarks.imagenet_sized_run import rehearse
 from benchmarks.libraries import Case
 from benchmarks.startup import train
+from keras_vit import costs
 from keras_vit.variants import SIZES
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -37,6 +38,7 @@ def test_the_guides_name_every_command_and_their_options_exist():
     ("compare_libraries --model ViT-Q/16", "Expected a model's name, one of ViT-Ti/16"),
     ("compare_libraries --libraries=tim", "argument --libraries: expected one of keras_vit"),
     ("compare_libraries --libraries=timm", "Expected --libraries to name keras_vit"),
+    ("compare_libraries --libraries=keras_vit,keras_vit.taught", "Expected --mode=train for"),
     ("compare_pipelines", "the following arguments are required: --images"),
     ("compare_pipelines --images=benchmarks", "Expected JPEGs below benchmarks"),
     ("errors_in_runtimes --family=ViTs", "Expected --family of ViT, class token"),
@@ -103,12 +105,15 @@ def test_a_process_that_fails_says_why(text, out_of_memory):
 
 
 @pytest.mark.long
-def test_a_step_is_timed_once_per_round():
+@pytest.mark.rows(("keras_vit", "infer"), ("keras_vit.taught", "train"))
+def test_a_step_is_timed_once_per_round(library, mode):
     arguments = {**SIZES["Ti"], "patch_size": 16, "image_size": 32, "num_classes": 10}
-    case = Case("keras_vit", {**arguments, "num_layers": 1}, batch_size=2)
+    case = Case(library, {**arguments, "num_layers": 1}, mode, batch_size=2)
     (result,) = measure([case], rounds=2, seconds=0.0, threads=1)
     assert len(result.per_image) == 2 and min(result.per_image) > 0
     assert result.memory > 2**26
+    # The teacher's do not train.
+    assert result.parameters == costs("ViT-Ti/16", **case.arguments).parameters
 
 
 def test_gpus_are_named(tmp_path, monkeypatch):

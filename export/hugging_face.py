@@ -85,7 +85,7 @@ def to_hugging_face(
     """
     require_one_of("library", library, tuple(_USE))
     license = require_license(model, license or model.license)
-    model, directory = portable(model), pathlib.Path(directory)
+    model, directory = _with_learned_positions(portable(model)), pathlib.Path(directory)
     interface = Interface.of_export(model, output_name(model), labels)
     a = types.SimpleNamespace(**model.arguments, size=list(image_size(model)))
     a.head, a.timm = a.num_classes is not None, library == "timm"
@@ -129,6 +129,23 @@ def to_hugging_face(
         for name, text in {**texts, "README.md": card}.items():
             (written / name).write_text(text, encoding="utf-8")
     return directory
+
+
+def _with_learned_positions(model):
+    """Returns the same function with one learned table of the positions at its stem."""
+    found = model.arguments if isinstance(model, VisionTransformer) else {}
+    fixed = found.get("position_embedding") in ("none", "learned_2d", "sincos_2d")
+    if not fixed or found["position_placement"] != "stem":
+        return model
+    copy = type(model).from_config(model.get_config() | {"position_embedding": "learned_1d"})
+    table = copy.get_layer("position_embedding").embedding
+    sources = {weight.path: weight for weight in model.weights}
+    for target in copy.weights:
+        if target is not table:
+            target.assign(sources[target.path])
+    is_none = found["position_embedding"] == "none"
+    table.assign(table * 0 if is_none else model.get_layer("position_embedding").table())
+    return copy
 
 
 def push(directory: str | os.PathLike, repository: str) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import keras
 import numpy as np
 
-from keras_vit.models.image_model import ImageModel, require_kind
+from keras_vit.models.image_model import HEADS, ImageModel, require_kind
 from keras_vit.predict_photos import prepared_photos
 from keras_vit.type_hints import Tensor
 
@@ -127,9 +127,12 @@ def few_shot_head(
         config.pop(name, None)
     taught = type(model).from_config(config)
     for layer in model.layers:
-        if layer.name != "head" and layer.weights:
+        if layer.name not in HEADS and layer.weights:
             taught.get_layer(layer.name).set_weights(layer.get_weights())
-    taught.get_layer("head").set_weights([kernel, bias])
+    # Two heads, each of its part of the features, give their mean.
+    heads = [layer for layer in taught.layers if layer.name in HEADS]
+    for head, part in zip(heads, np.split(kernel, len(heads)), strict=True):
+        head.set_weights([len(heads) * part, bias])
     if given.dtype.kind == "U":
         taught.class_names = names.tolist()
     return taught

@@ -33,7 +33,7 @@ METHODS = ("gradient_attention", "grad_cam")
 def class_maps(
     model: VisionTransformer,
     images: Tensor,
-    classes: Sequence[int] | None = None,
+    classes: Sequence[int] | Sequence[str] | None = None,
     method: str = "gradient_attention",
     batch_size: int = 8,
 ) -> np.ndarray:
@@ -42,7 +42,8 @@ def class_maps(
     Args:
         model: a `VisionTransformer` with global attention and a head, hybrids included.
         images: (batch, height, width, 3) float32 in [-1, 1], of the model's size.
-        classes: one number of a class for each image; None takes the most probable.
+        classes: one class for each image, by number or by its name in `model.class_names`; None
+            takes the most probable.
         method: "gradient_attention" (Chefer et al., 2021) or "grad_cam".
         batch_size: int, images computed at once.
 
@@ -59,7 +60,7 @@ def class_maps(
 
 def class_maps_function(
     model: VisionTransformer, method: str = "gradient_attention", batch_size: int = 8
-) -> Callable[[Tensor, Sequence[int] | None], np.ndarray]:
+) -> Callable[[Tensor, Sequence[int] | Sequence[str] | None], np.ndarray]:
     """Returns `class_maps` of one model, prepared and compiled once for all calls."""
     require_one_of("method", method, METHODS)
     require_kind(model, VisionTransformer, "a VisionTransformer")
@@ -107,12 +108,15 @@ def class_maps_function(
     def maps(images, classes=None):
         if len(images) == 0:
             raise ValueError("Expected at least one image. Received: 0 images.")
+        known = {name: number for number, name in enumerate(model.class_names or ())}
         numbers = np.full(len(images), -1) if classes is None else np.asarray(classes)
+        if numbers.dtype.kind == "U" and known.keys() >= set(numbers.ravel().tolist()):
+            numbers = np.vectorize(known.get)(numbers)
         integers = numbers.dtype.kind in "iu" and numbers.shape == (len(images),)
         if not (integers and (classes is None or ((numbers >= 0) & (numbers < count)).all())):
             raise ValueError(
-                f"Expected one class in [0, {count}) for each of {len(images)} images. Received: "
-                f"{classes!r}"
+                f"Expected a list of one class in [0, {count}), or its name, for each of "
+                f"{len(images)} images. Received: {classes!r}"
             )
         images = ops.convert_to_numpy(images).astype("float32")
         require_model_range(images)

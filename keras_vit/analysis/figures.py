@@ -57,7 +57,7 @@ def _enlarged(image_map, stride, blur):
     mask = np.asarray(small.resize(size, Image.Resampling.LANCZOS)).clip(0)
     if blur:
         # Pillow blurs bytes only.
-        gray = Image.fromarray(np.uint8(255 * mask / mask.max()))
+        gray = Image.fromarray(np.uint8(255 * mask / (mask.max() or 1)))
         mask = np.asarray(gray.filter(ImageFilter.GaussianBlur(blur)), "float32")
         mask = mask - mask.min() if mask.min() < mask.max() else mask
     return mask / (mask.max() or 1)

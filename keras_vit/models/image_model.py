@@ -64,6 +64,10 @@ def model_inside(model: keras.Model, needs_head: bool = False) -> str:
     return ""
 
 
+# The layers that give logits; the second is that of DeiT's distilled models.
+HEADS = ("head", "head_distillation")
+
+
 def encoder_of(model: keras.Model) -> keras.Model:
     """Returns the encoder inside of a model around one, or the model itself."""
     return getattr(model, "encoder", model)
@@ -104,7 +108,7 @@ def classification_head(
             dtype="float32",
             name=name,
         )
-        for name in ("head", "head_distillation")[: 1 + distilled]
+        for name in HEADS[: 1 + distilled]
     )
     mean = keras.layers.Average(dtype="float32", name="head_mean") if distilled else None
 

@@ -36,6 +36,9 @@ KINDS = {
     "rotary": ROPE | {"mlp": "swiglu"},
     "map head": {"classifier": "map", "register_tokens": 2},
     "gated": {"mlp": "swiglu", "mlp_dim": 75},
+    "sines": {"position_embedding": "sincos_2d"},
+    "rows and columns": {"position_embedding": "learned_2d", "classifier": "gap"},
+    "no positions": {"position_embedding": "none"},
     "gap features": {"classifier": "gap", "num_classes": None, "image_size": (16, 32)},
 }
 LEFT = {"transformers": ("map head", "gated", "gap features")}

@@ -109,7 +109,7 @@ def _shared(dataset):
         ids[name] = [index for index, _ in rows]
         looks[name] = directions(np.reshape([look for _, look in rows], (-1, _THUMBNAIL**2)))
     trains = next((name for name in splits if name.startswith("train")), next(iter(splits)))
-    problems = []
+    problems, compared = [], sum(map(len, ids.values())) - len(ids[trains])
     for name in splits.keys() - {trains}:
         found = [*nearest(looks[name], looks[trains], 1)]
         for place in np.flatnonzero(np.concatenate([each for _, each in found]) >= _SAME):
@@ -117,6 +117,10 @@ def _shared(dataset):
             held_out = splits[name].example_id(ids[name][place])
             trained = splits[trains].example_id(ids[trains][row])
             problems.append(f"{name} {held_out} looks like {trained} of {trains}, which trains")
+    print(
+        f"  {compared:,} held-out images compared with {len(ids[trains]):,} of {trains}: "
+        f"{len(problems):,} look the same, by a correlation of {_SAME:g} of thumbnails"
+    )
     if extra := problems[MAX_DECODED:]:
         problems[MAX_DECODED:] = [f"{len(extra):,} more held-out images look like ones that train"]
     return sorted(problems)

@@ -68,6 +68,8 @@ def run(options: argparse.Namespace) -> None:
             raise UsageError(f"{wrong.id} cannot be read as an image: {wrong.error}")
         asked = directions(np.stack([np.asarray(each.representation) for each in found]))
         asked_files, asked_ids = queries, [each.id for each in found]
+    # A photo that is asked for is not its own neighbor.
+    own = [files.index(each) if each in files else -1 for each in asked_files]
     if len(ids) < 1 + (not queries):
         raise UsageError(
             f"Expected photos to compare in {options.folder}. Received: {len(ids)} that can be "
@@ -81,7 +83,7 @@ def run(options: argparse.Namespace) -> None:
         pa.parquet.ParquetWriter(temporary, schema) as writer,
     ):
         text = f"comparing {len(asked)} with {len(ids)} photos"
-        blocks = nearest(asked, among, options.count, themselves=not queries)
+        blocks = nearest(asked, among, options.count, own)
         for numbers, cosines in track(blocks, text):
             those = range(start, start + len(numbers))
             columns = (np.repeat(those, numbers.shape[1]), numbers.ravel(), cosines.ravel())

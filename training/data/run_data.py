@@ -90,17 +90,15 @@ class RunData:
                 channels), or another range of pixels than models take.
         """
         kind, task = self.dataset.kind, self._task
-        if (
-            kind in ("labels", "numbers")
-            and kind != task.learns
-            and task.chosen_by != "masked.target"
-        ):
+        if kind in ("labels", "numbers") and not task.takes(kind):
             keys = [each.chosen_by for each in TASKS if each.learns == kind]
             raise UsageError(
                 f"config.{' '.join(keys)}: expected a loss, as {self.dataset.name} is a table of "
                 f"{kind}: --config=own_photos:TABLE sets it."
             )
-        self._task.require_output(model, self.dataset.num_classes, self._config.dataset)
+        if self.eval:
+            task.require_held_out(self.eval)
+        task.require_output(model, self.dataset.num_classes, self._config.dataset)
         features = encoder_of(model).endpoints["representation"]
         shape = model.input_shape[1:]
         if self.few_shot_sets and (len(features.shape), shape[-1]) != (2, 3):

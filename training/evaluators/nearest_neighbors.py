@@ -1,6 +1,6 @@
 """Nearest neighbors by the cosine of representations, exactly, and classification by them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -23,7 +23,7 @@ def directions(features: np.ndarray) -> np.ndarray:
 
 
 def nearest(
-    queries: np.ndarray, among: np.ndarray, count: int, themselves: bool = False
+    queries: np.ndarray, among: np.ndarray, count: int, own: Sequence[int] = ()
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yields the nearest rows of `among` and their cosines, of some queries at a time, in order.
 
@@ -31,19 +31,20 @@ def nearest(
         queries: (queries, dimensions) float32, of `directions`.
         among: (rows, dimensions) float32, likewise.
         count: neighbors of each query; of fewer rows all.
-        themselves: whether queries are the rows, of which none is its own neighbor.
+        own: the row that each query is, which is not its neighbor; -1 of none. () is of no query.
 
     Yields:
         Pairs of (some queries, count): numbers of rows, the nearest first and of equally near ones
         the first, and float32 cosines.
     """
-    count = min(count, len(among) - themselves)
+    own = np.asarray(own, int)
+    count = min(count, len(among) - bool((own >= 0).any()))
     step = max(1, _AT_ONCE // max(len(among), 1))
     for start in range(0, len(queries) if count > 0 else 0, step):
         cosines = queries[start : start + step] @ among.T
-        if themselves:
-            places = np.arange(len(cosines))
-            cosines[places, start + places] = -np.inf
+        here = own[start : start + step]
+        places = np.flatnonzero(here >= 0)
+        cosines[places, here[places]] = -np.inf
         found = np.argpartition(-cosines, count - 1, axis=1)[:, :count]
         found.sort(axis=1)
         values = np.take_along_axis(cosines, found, axis=1)

@@ -11,6 +11,7 @@ from keras_vit.type_hints import Tensor
 from ..data import Split
 from ..data.preprocessing.preprocess import Preprocess
 from ..data.tf_data_batches import eval_dataset
+from ..errors import UsageError
 from ..tasks import Task, task_of
 from .interface import Interface
 
@@ -62,6 +63,11 @@ class ImageFunction:
 
         Photos that cannot be read are left out, and named.
         """
+        if not self.task.takes(split.dataset.kind):
+            raise UsageError(
+                f"Expected data of {self.task.learns or 'classes'} for {self.name}. Received: "
+                f"{split.dataset.name}, of {split.dataset.kind or 'classes'} for each photo."
+            )
         operations = self.operations(split, text)
         return eval_dataset(
             split, operations, batch_size=batch_size, skip_counter=split.left_out, task=self.task

@@ -30,6 +30,7 @@ from ..io.paths import any_path, is_remote
 from ..io.remote_stores import FolderCopy
 from ..reporting.metrics_csv import metric_rows
 from ..source_facts import read_run_config
+from ..tasks import task_of
 
 logger = logging.getLogger("keras_vit")
 
@@ -164,6 +165,13 @@ class RunDirectory:
                 f"--workdir={self.address} --finish"
             )
         accept = config.data_changed == "accept"
+        others = data_before["train"]["digest"] != data["train"]["digest"]
+        if accept and others and task_of(config).learns == "numbers":
+            raise UsageError(
+                "config.data_changed: expected the numbers that the run began with, by whose mean "
+                f"and deviation it learns. Those of {config.dataset} are others: put the table "
+                f"back, or use another --workdir and --config.checkpoint={self.address}."
+            )
         finished = step >= config.total_steps or (self.path / "model.keras").exists()
         models = {"model.keras": self.address, "best.keras": self.address / "best.keras"}
         found = (str(models[file]) for file in models if (self.path / file).exists())

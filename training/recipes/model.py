@@ -51,12 +51,12 @@ def build_model(
         head = ("head",) if config.model.get("representation_size") else ("head", "pre_logits")
         with local_file(config.checkpoint) as file:
             skip = head if config.checkpoint_head == "new" else ()
-            if config.checkpoint_head == "auto" and not _has_head_of(file, class_names):
+            if config.checkpoint_head == "auto" and not _has_head_of(file, class_names, task):
                 skip = head
             elif config.checkpoint_head == "auto":
                 logger.info("The head of %s is kept: its classes are the same.", config.checkpoint)
             if not skip and class_names:
-                _require_classes(pathlib.Path(file), list(class_names))
+                _require_classes(pathlib.Path(file), list(class_names), task)
             load_checkpoint(model, file, skip=skip)
         known, names = model.class_names or (), class_names or ()
         # Foreign heads may spell classes in another way than the data set, but not exchange them.
@@ -75,23 +75,41 @@ def build_model(
     return model
 
 
-def _has_head_of(checkpoint, class_names):
+def _has_head_of(checkpoint, class_names, task):
     """Whether a run or `.keras` file has a head of these classes in their order, one layer."""
     known = _saved_arguments(checkpoint)
     if known is None:
         return False
     names = known.get("class_names")
+    if not _fits(known, task):
+        logger.info("The head is new: that of %s gives %s.", checkpoint, _given(known))
+        return False
     if names and class_names and list(names) == list(class_names):
         return not known.get("representation_size")
     logger.info("The head is new: the classes of %s are others.", checkpoint)
     return False
 
 
-def _require_classes(checkpoint, class_names):
-    """Refuses the head of a run or `.keras` file of classes with other names or another order."""
-    known = (_saved_arguments(checkpoint) or {}).get("class_names")
+def _require_classes(checkpoint, class_names, task):
+    """Refuses the head of a run or `.keras` file of other names, another order or another task."""
+    saved = _saved_arguments(checkpoint) or {}
+    known = saved.get("class_names")
     if known and list(known) != class_names:
         raise _other_classes(checkpoint, known, class_names)
+    if known and not _fits(saved, task):
+        raise UsageError(
+            f"config.checkpoint_head: expected new, as the head of {checkpoint} gives "
+            f"{_given(saved)}. Received: keep."
+        )
+
+
+def _given(saved):
+    return "numbers" if saved.get("activation") == "linear" else "logits of classes"
+
+
+def _fits(saved, task):
+    """Whether the head of a saved model gives numbers for a task of numbers, or else none."""
+    return (_given(saved) == "numbers") == (task.learns == "numbers")
 
 
 def _saved_arguments(checkpoint):

@@ -60,7 +60,9 @@ class Metric(NamedTuple):
         return f"{100 * max(low, 0):.1f} to {100 * min(high, 1):.1f} %"
 
     def text(self, value: float) -> str:
-        """Returns a value as it is shown, a share in percent."""
+        """Returns a value as it is shown, a share in percent; "–" where it is undefined."""
+        if value != value:
+            return "–"
         return f"{100 * value:.2f} %" if self.is_share else f"{value:.4g}"
 
 
@@ -110,6 +112,13 @@ class Task:
     def main(self) -> Metric:
         """The metric that evaluations and runs are compared by, the loss where it has no other."""
         return self.metrics[0] if self.metrics else LOSS
+
+    def takes(self, kind: str) -> bool:
+        """Whether it is of data of a kind, that of a `PhotoSet`, or "" of a data set of TFDS."""
+        return kind == self.learns or (kind not in ("labels", "numbers") and not self.learns)
+
+    def require_held_out(self, split: Any) -> None:
+        """Raises `UsageError` if a run's evaluations on a `Split` would say nothing."""
 
     def encoder_arguments(self, num_classes: int) -> dict[str, Any]:
         """Returns arguments of the model of `config.model`, which may override them."""

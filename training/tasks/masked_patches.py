@@ -36,6 +36,9 @@ class MaskedPatches(Task):
         "config.masked.target: expected no mixup, as a target is the color of a patch of one image"
     )
 
+    def takes(self, kind: str) -> bool:
+        return True
+
     def model_to_train(
         self, model: keras.Model, config: ConfigDict, num_classes: int
     ) -> keras.Model:

@@ -57,6 +57,18 @@ class Numbers(TableTask):
         """Lets the head learn standardized numbers, until it is saved."""
         standardize(model.get_layer("head"), *statistics(split))
 
+    def require_held_out(self, split: Any) -> None:
+        import numpy as np
+
+        if split.dataset.kind != "numbers":
+            return
+        rows = np.array([split.dataset.photos.targets[photo.path] for photo in split.photos])
+        if not any(len(np.unique(column[~np.isnan(column)])) > 1 for column in rows.T):
+            raise UsageError(
+                "config.eval_split: expected photos of different numbers, of which R² says "
+                f"something, in {split.text}. Received: {len(rows)} with one number, or none."
+            )
+
     def objective(self, config: ConfigDict, split: Any) -> Objective:
         from keras import ops
 
@@ -83,11 +95,13 @@ class Numbers(TableTask):
         known = [(each[~np.isnan(row)], row[~np.isnan(row)]) for each, row in both]
         found = np.array([measures(*each) for each in known])
         lines = [
-            (name, str(len(each)), *(f"{value:.4g}" for value in row))
+            (name, str(len(each)), *map(_text, self.metrics, row))
             for name, (each, _), row in zip(names, known, found, strict=True)
         ]
-        columns = ("number", "images", *(metric.title for metric in self.metrics))
-        means = np.nanmean(np.where(np.isnan(found).all(0), 0, found), axis=0).tolist()
+        columns = ("number", "images", *(metric.heading for metric in self.metrics))
+        with np.errstate(invalid="ignore"):
+            # NaN where no column says anything.
+            means = (np.nansum(found, axis=0) / np.sum(~np.isnan(found), axis=0)).tolist()
         metrics = dict(zip((metric.name for metric in self.metrics), means, strict=True))
         # The mean squared error, in units of the numbers' variance.
         metrics = {"loss": 1 - metrics["r2"], **metrics, "count": len(rows)}
@@ -117,6 +131,10 @@ class Numbers(TableTask):
         note = "A point for each image. On the line both are the same."
         charts = ("Predicted against true", note, charts)
         return {"charts": charts, "worst": worst, "count": len(rows)}
+
+
+def _text(metric, value):
+    return metric.text(value).removesuffix(" %")
 
 
 def statistics(split: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -47,6 +47,10 @@ class SeveralLabels(TableTask):
         Metric("f1_macro", "macro F1", panel="macro F1"),
     )
 
+    def takes(self, kind: str) -> bool:
+        """Whether it is of such data; a class, or a list of them, is several labels as well."""
+        return kind not in ("masks", "numbers")
+
     def model_to_train(
         self, model: keras.Model, config: ConfigDict, num_classes: int
     ) -> keras.Model:
@@ -154,12 +158,14 @@ def best_threshold(scores: np.ndarray, labels: np.ndarray) -> float:
 
     It is in the middle between two images; 0.5 of a class without any.
     """
-    hits, answered, cuts = _cuts(scores, labels)
+    # As files have them: those of large scores are equal.
+    hits, answered, cuts = _cuts(sigmoid(scores).astype(np.float32), labels)
     if not labels.any():
         return _EVEN
-    probabilities = [*sigmoid(cuts), 0.0]
     best = int(np.argmax(_f1(hits, answered, hits[-1])))
-    return float(probabilities[best] + probabilities[best + 1]) / 2
+    least, below = cuts[best], [*cuts, np.float32(0)][best + 1]
+    middle = (least + below) / np.float32(2)
+    return float(middle if middle > below else least)
 
 
 def _cuts(scores, labels):

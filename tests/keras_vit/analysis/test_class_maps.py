@@ -23,6 +23,12 @@ def test_maps_are_those_of_the_authors_code(
     model = build_case(case)
     load_case(model, case, write_case(case, tmp_path))
     maps = class_maps(model, golden.images_of(case), expected["classes"], method, batch_size=2)
+    model.class_names = [f"class {number}" for number in range(model.output_shape[-1])]
+    names = [model.class_names[number] for number in expected["classes"]]
+    by_name = class_maps(model, golden.images_of(case), names, method, batch_size=2)
+    np.testing.assert_allclose(by_name, maps, atol=1e-6)
+    with pytest.raises(ValueError, match="Expected a list of one class in"):
+        class_maps(model, golden.images_of(case), ["class 99"] * len(names), method)
     reference = np.array(expected[method])
     reference = reference / reference.max(axis=(1, 2), keepdims=True)
     np.testing.assert_allclose(maps, reference, atol=1e-5)
@@ -74,7 +80,10 @@ def test_the_most_probable_class_is_the_default_and_without_a_head_there_is_no_m
     model.get_layer("head").kernel.assign(np.zeros((16, 5)))
     assert not class_maps(model, IMAGES).any()
     for arguments, expected in (
-        ((model, IMAGES, [0]), r"one class in \[0, 5\) for each of 2 images\. Received: \[0\]"),
+        (
+            (model, IMAGES, [0]),
+            r"or its name, for each of 2 images\. Received: \[0\]",
+        ),
         ((model, IMAGES, [0, 5]), r"Received: \[0, 5\]"),
         ((model, IMAGES, [0, -1]), r"Received: \[0, -1\]"),
         ((model, IMAGES, [0.5, 1]), r"Received: \[0\.5, 1\]"),

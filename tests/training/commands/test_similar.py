@@ -58,6 +58,11 @@ def test_neighbors_are_those_of_the_representations(source, folder, tmp_path, pr
     (out / "similar.html").unlink()
     printed(*arguments, query)
     rows = pyarrow.parquet.read_table(out / "neighbors.parquet").to_pylist()
+    # It is in the folder, and not its own neighbor.
+    assert [row["neighbor"] for row in rows] == [files[j] for j in np.argsort(-cosines[4])[:2]]
+    (photos.parent / "other.png").write_bytes((photos / "4 again.png").read_bytes())
+    printed(*arguments, f"--query={photos.parent / 'other.png'}")
+    rows = pyarrow.parquet.read_table(out / "neighbors.parquet").to_pylist()
     assert [row["neighbor"] for row in rows] == [files[4], files[5]]
     assert (out / "similar.html").exists()
     error = refused(*arguments, f"--query={photos / 'broken.png'}")

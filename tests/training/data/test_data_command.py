@@ -88,6 +88,7 @@ def test_check_names_held_out_photos_that_nearly_train(tmp_path, printed):
     assert "problem" not in printed("data", "check", f"folder:{tmp_path}")
     output = printed("data", "check", f"folder:{tmp_path}", "--duplicates", status=1)
     problem = "test test/a/9.jpg looks like train/b/3.png of train, which trains"
+    assert "9 held-out images compared with 12 of train: 1 look the same" in output
     assert f"  problem: {problem}\n" in output and output.count("problem") == 1
 
 

@@ -7,6 +7,7 @@ from scipy import optimize, special
 from sklearn.metrics import log_loss
 
 import keras_vit
+from benchmarks.errors_in_runtimes import with_noise
 from keras_vit import export
 from keras_vit.training.config import schema
 from keras_vit.training.errors import UsageError
@@ -18,6 +19,7 @@ from keras_vit.training.tasks.classification.calibration import (
     calibration_error,
     least_confidence,
 )
+from tests.tiny_vit import tiny_vit
 
 
 def answers(count=400, scale=3.0):
@@ -48,6 +50,24 @@ def test_no_temperature_is_told_of_images_that_are_all_right(caplog):
     config = ConfigDict({"calibration": {"temperature": True, "accuracy": 0.0}})
     assert TASKS[0].finish(source, config, [batch], dataset) == {}
     assert "none can be told, all is right on 3 held-out images" in caplog.text
+    of_images.activation = "softmax"
+    config.calibration.update(temperature=False, accuracy=0.5)
+    assert TASKS[0].finish(source, config, [batch], dataset) == {}
+    assert "every answer is as good. None is refused." in caplog.text
+
+
+def test_both_heads_of_a_distilled_model_are_divided():
+    model = with_noise(tiny_vit(classifier="distilled"))
+    images = np.random.default_rng(0).uniform(-1, 1, (20, *model.input_shape[1:]))
+    images = images.astype("float32")
+    before = model.predict(images, verbose=0)
+    rows = np.eye(5)[np.random.default_rng(1).integers(0, 5, 20)]
+    source = SimpleNamespace(interface=SimpleNamespace(class_names=None), model=model)
+    config = ConfigDict({"calibration": {"temperature": True, "accuracy": 0.0}})
+    batch = {"image": images, "label": rows, "counted": np.ones(20)}
+    TASKS[0].finish(source, config, [batch], SimpleNamespace(class_names=None, name="data"))
+    expected = best_temperature(before, rows.argmax(-1))
+    np.testing.assert_allclose(model.predict(images, verbose=0), before / expected, rtol=1e-4)
 
 
 def test_the_error_is_that_of_its_definition():

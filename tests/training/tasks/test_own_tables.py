@@ -107,6 +107,10 @@ def test_measures_of_several_labels_are_those_of_scikit_learn():
     flat = ~np.isnan(rows)
     expected = metrics.f1_score(rows[flat], answers[flat])
     assert found.metrics["f1_micro"] == pytest.approx(expected)
+    # Float32, as files have them, tells no large logits apart.
+    scores, labels = np.float32([90, 80, 70, -100, -110]), np.float64([1, 0, 1, 0, 0])
+    threshold = best_threshold(scores, labels)
+    assert (sigmoid(scores).astype("float32") >= threshold).tolist() == [True] * 3 + [False] * 2
     nobody = np.zeros(5)
     assert np.isnan(average_precision(nobody, nobody)) and best_threshold(nobody, nobody) == 0.5
 
@@ -289,6 +293,49 @@ def test_the_sum_of_digits_is_learned_and_in_every_file(numbers_run, canvases, t
         assert opened(images)[:, 0] == pytest.approx(expected, rel=1e-3)
         report = export.verify(source.model, tmp_path / name, images, costs=False)
         assert report.ok and report.agreement is None, report
+
+
+def test_heads_and_tables_of_another_kind_do_not_meet(numbers_run, canvases, tmp_path, refused):
+    folder = canvases / "kinds"
+    folder.mkdir()
+    for name, header, cells in (
+        ("class", "path,label", ("value", "other")),
+        ("zeros", "path,value,other", ("0,1", "1,0")),
+        ("numbers", "path,value", ("3", "4")),
+        ("same", "path,split,value", ("train,3", "train,4")),
+        ("odd", "path,value", ("1_000", "4")),
+    ):
+        rows = [f"../{number}.png,{cells[number % 2]}" for number in range(20)]
+        rows += ["../20.png,test,3", "../21.png,test,3"] if name == "same" else []
+        (folder / f"{name}.csv").write_text("\n".join([header, *rows]))
+    more = "--split=train"
+    said = refused("evaluate", numbers_run, f"--dataset=csv:{folder}/class.csv", more)
+    assert "Expected data of numbers for" in said and "of label for each photo" in said
+    classifier = tiny_vit(num_classes=1)
+    classifier.class_names = ["value"]
+    classifier.save(tmp_path / "classes.keras")
+    said = refused(
+        "evaluate", tmp_path / "classes.keras", f"--dataset=csv:{folder}/numbers.csv", more
+    )
+    assert "Expected data of classes for" in said and "of numbers for each photo" in said
+    config = own_photos.get_config(f"{folder}/numbers.csv,model={tmp_path}/classes.keras,steps=2")
+    config.checkpoint_head = "keep"
+    with pytest.raises(UsageError, match=r"gives logits of classes\. Received: keep"):
+        trainer.train(config, tmp_path / "kept")
+    with pytest.raises(UsageError, match="expected photos of different numbers, of which R²"):
+        trained(folder / "same.csv", tmp_path / "same")
+    with pytest.raises(UsageError, match="Expected a finite number"):
+        open_dataset(f"csv:{folder}/odd.csv")
+
+
+def test_numbers_that_a_run_learned_are_not_exchanged(canvases, tmp_path):
+    table = canvases / "exchanged.csv"
+    table.write_text((canvases / "value.csv").read_text())
+    trained(table, tmp_path / "run", total_steps=20, eval_every_steps=10)
+    header, *rows = table.read_text().splitlines()
+    table.write_text("\n".join([header, *(row + "0" for row in rows)]))
+    with pytest.raises(UsageError, match="by whose mean and deviation it learns"):
+        trained(table, tmp_path / "run", total_steps=20, eval_every_steps=10, data_changed="accept")
 
 
 def test_tasks_and_tables_that_do_not_fit_are_refused(canvases, tmp_path):

@@ -464,7 +464,8 @@ def _targets(told, file):
 def _number(cell, path, column, file):
     try:
         found = float(cell or "nan")
-        if not cell or abs(found) < float(np.finfo("float32").max):
+        # Python takes 1_000 for a number.
+        if not cell or (abs(found) < float(np.finfo("float32").max) and "_" not in cell):
             return found
     except ValueError:
         pass

@@ -158,6 +158,8 @@ class Classification(Task):
         """Divides the head by a temperature and sets the least probability, where asked for."""
         import numpy as np
 
+        from keras_vit.models.image_model import HEADS
+
         from . import calibration
 
         wanted, said, trained = config.calibration, {}, model.model
@@ -173,8 +175,10 @@ class Classification(Task):
             )
         elif wanted.temperature:
             temperature = calibration.best_temperature(logits, labels)
-            head, logits = trained.get_layer("head"), logits / temperature
-            head.set_weights([each / temperature for each in head.get_weights()])
+            logits = logits / temperature
+            # A model of two heads gives their mean.
+            for head in (each for each in trained.layers if each.name in HEADS):
+                head.set_weights([each / temperature for each in head.get_weights()])
             said["the temperature in its head"] = f"{temperature:.4g}, the best {count}"
         if wanted.accuracy:
             confidences, hits = _confidences(trained, logits), logits.argmax(-1) == labels
@@ -185,6 +189,10 @@ class Classification(Task):
                 )
                 expected += "%s, no probability has so many right answers above it."
                 logger.warning(expected, wanted.accuracy, count)
+                return said
+            if not least:
+                text = "config.calibration.accuracy: %s, every answer is as good. None is refused."
+                logger.warning(text, count)
                 return said
             trained.thresholds = (least,) * logits.shape[-1]
             refused = f"refuse {100 * np.mean(confidences < least):.2f} % {count}"

@@ -13,7 +13,6 @@ import numpy as np
 import keras_vit
 from benchmarks.libraries import LEARNING_RATE, MOMENTUM, Case
 from keras_vit.training.config import schema
-from keras_vit.training.distillation import Teachers
 from keras_vit.training.engine import create_engine
 from keras_vit.training.recipes.optimizer import optimizer_of
 from keras_vit.training.tasks import task_of
@@ -34,6 +33,8 @@ plain_attention = functools.partial(ours, flash_attention=False)
 def trainer(case: Case, **distill: Any) -> tuple[Callable[[], Any], int]:
     """An update of this package's trainer, of whose config `distill` is a part."""
     import tensorflow as tf
+
+    from keras_vit.training.distillation import Teachers  # which needs TensorFlow
 
     keras.utils.set_random_seed(0)
     count, compiler = case.arguments["num_classes"], "on" if case.compiled else "off"

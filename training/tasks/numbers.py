@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from ml_collections import ConfigDict
 
 from ..errors import UsageError
@@ -19,6 +18,7 @@ from .table_task import TableTask
 
 if TYPE_CHECKING:
     import keras
+    import numpy as np
 
     from ..engine.update import Objective
 
@@ -87,9 +87,13 @@ class Numbers(TableTask):
         return Objective(losses)
 
     def errors(self, outputs: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        import numpy as np
+
         return np.abs(np.nan_to_num(outputs - rows))
 
     def measured(self, outputs: np.ndarray, rows: np.ndarray, interface: Any) -> Evaluation:
+        import numpy as np
+
         names = interface.class_names or [*map(str, range(rows.shape[1]))]
         both = zip(outputs.T, rows.T, strict=True)
         known = [(each[~np.isnan(row)], row[~np.isnan(row)]) for each, row in both]
@@ -142,6 +146,8 @@ def statistics(split: Any) -> tuple[np.ndarray, np.ndarray]:
 
     Raises UsageError for other data, or a column whose known numbers are all the same.
     """
+    import numpy as np
+
     if split.dataset.kind != "numbers":
         raise UsageError(
             "config.numbers.loss: expected csv:TABLE with a column value, or several of numbers. "
@@ -159,6 +165,8 @@ def standardize(head: keras.layers.Dense, means: np.ndarray, deviations: np.ndar
 
     A head that is trained gives the same as before. Its file has a plain head of the products.
     """
+    import numpy as np
+
     kernel, bias = head.get_weights()
     if kernel.any():
         head.set_weights([kernel / deviations, (bias - means) / deviations])
@@ -177,6 +185,8 @@ def measures(predicted: np.ndarray, true: np.ndarray) -> tuple[float, float, flo
 
     NaN where they say nothing: of no numbers, or of correlations where all are the same.
     """
+    import numpy as np
+
     if not len(true):
         return (np.nan,) * 4
     predicted, true = predicted.astype(np.float64), true.astype(np.float64)

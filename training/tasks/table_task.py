@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..errors import UsageError
 from .base import COUNTED, Batches, Evaluation
 from .classification import Classification
 
 if TYPE_CHECKING:
+    import numpy as np
     import tensorflow as tf
 
 # Photos on the page of a run.
@@ -80,6 +79,8 @@ class TableTask(Classification):
         And {"chosen": numbers, "images": as batches have them} of the `shown` largest errors.
         Raises ValueError if there are no images, or outputs do not fit.
         """
+        import numpy as np
+
         from .classification.evaluation import class_order
 
         order = class_order(model.interface.class_names, dataset.class_names, dataset.name)
@@ -115,6 +116,8 @@ class TableTask(Classification):
 
     def page_arrays(self, source: Any, batches: Batches, dataset: Any) -> dict[str, np.ndarray]:
         """Outputs and rows of all images, and the images of the largest errors."""
+        import numpy as np
+
         outputs, rows, found = self.collected(source, batches, dataset, _WORST)
         found["images"] = np.rint((found["images"] + 1) * 127.5).clip(0, 255).astype(np.uint8)
         thresholds = np.array(source.interface.thresholds or ())

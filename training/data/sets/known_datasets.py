@@ -70,6 +70,9 @@ _BUILDERS = {
     ),
     "caltech101": _builder("3.*.*", {"train": 3_060, "test": 6_084}, "137 MB")
     | {"other_sizes": {"train": (3_057,)}},
+    "celeb_a": _builder(
+        "2.*.*", {"train": 162_770, "validation": 19_867, "test": 19_962}, "1.4 GB"
+    ),
     "cifar10": _builder("3.*.*", {"train": 50_000, "test": 10_000}, "170 MB; the server is slow"),
     "cifar100": _builder("3.*.*", {"train": 50_000, "test": 10_000}, "169 MB; the server is slow"),
     "cityscapes/semantic_segmentation": _builder(
@@ -86,6 +89,9 @@ _BUILDERS = {
         "put sample/, train/, test/ and trainLabels.csv of Kaggle's diabetic-retinopathy-detection "
         "into the manual folder (needs opencv-python-headless)",
         "manual",
+    ),
+    "coco/2017": _builder(
+        "1.*.*", {"train": 118_287, "validation": 5_000, "test": 40_670}, "25.2 GB"
     ),
     "dmlab": _builder("2.*.*", {"train": 65_550, "validation": 22_628, "test": 22_735}, "3.0 GB"),
     # Stores 0 and 1.
@@ -149,6 +155,7 @@ _BUILDERS = {
     "svhn_cropped": _builder(
         "3.*.*", {"train": 73_257, "test": 26_032, "extra": 531_131}, "1.58 GB"
     ),
+    "voc/2007": _builder("5.*.*", {"train": 2_501, "validation": 2_510, "test": 4_952}, "869 MB"),
 }
 
 
@@ -175,6 +182,17 @@ MASKS = ("segmentation_mask", "pet_mask", "cityscapes_mask")
 _CITYSCAPES = (
     "road,sidewalk,building,wall,fence,pole,traffic light,traffic sign,vegetation,terrain,sky,"
     "person,rider,car,truck,bus,train,motorcycle,bicycle"
+)
+_VOC = (
+    "aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike "
+    "person pottedplant sheep sofa train tvmonitor"
+)
+_CELEB_A = (
+    "5_o_Clock_Shadow Arched_Eyebrows Attractive Bags_Under_Eyes Bald Bangs Big_Lips Big_Nose "
+    "Black_Hair Blond_Hair Blurry Brown_Hair Bushy_Eyebrows Chubby Double_Chin Eyeglasses Goatee "
+    "Gray_Hair Heavy_Makeup High_Cheekbones Male Mouth_Slightly_Open Mustache Narrow_Eyes No_Beard "
+    "Oval_Face Pale_Skin Pointy_Nose Receding_Hairline Rosy_Cheeks Sideburns Smiling Straight_Hair "
+    "Wavy_Hair Wearing_Earrings Wearing_Hat Wearing_Lipstick Wearing_Necklace Wearing_Necktie Young"
 )
 _CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
 _ROWS = (
@@ -208,6 +226,10 @@ _ROWS = (
         class_names=tuple(_CITYSCAPES.split(",")),
         **_sweep(90, test="validation"),
     ),
+    # Several labels for an image. Those of COCO's test images are secret.
+    _row("voc/2007", 20, "voc2007", label="labels", class_names=tuple(_VOC.split()), **_sweep(90)),
+    _row("celeb_a", 40, label="celeb_a_attributes", class_names=tuple(_CELEB_A.split())),
+    _row("coco/2017", 80, "coco2017", label="coco_classes", **_sweep(90, test="validation")),
     _row("oxford_flowers102", 102, **_sweep(90)),
     # ImageNet's own test labels are secret: the paper's test set is `validation`.
     _row("imagenet2012", 1_000, **_sweep(99, test="validation")),

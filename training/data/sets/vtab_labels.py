@@ -1,4 +1,4 @@
-"""Label rules of the data sets whose label is not a stored class: VTAB's structured tasks, maps.
+"""Label rules of data sets whose label is not a stored class: structured tasks, maps, lists.
 
 Each rule names the features it reads and maps them to an int64 class. The bins are half-open
 on the left: a distance equal to an edge belongs to the bin below it.
@@ -60,6 +60,12 @@ RULES = {
         {"segmentation_mask": True},
         lambda one: tf.cast(one["segmentation_mask"], tf.int32) - 1,
     ),
+    # The numbers of the attributes that a face has, in alphabetical order.
+    "celeb_a_attributes": LabelRule(
+        {"attributes": True},
+        lambda one: tf.where([one["attributes"][name] for name in sorted(one["attributes"])])[:, 0],
+    ),
+    "coco_classes": LabelRule({"objects": {"label": True}}, lambda one: one["objects"]["label"]),
     "cityscapes_mask": LabelRule({"segmentation_label": True}, _cityscapes_mask),
     "dsprites_orientation": LabelRule(
         {"label_orientation": True},

@@ -144,6 +144,7 @@ def test_options_tell_what_they_do_with_a_path_in_a_store():
         *((name, "change") for name in ("run", "cache_dir")),
         *((name, "keep") for name in ("config", "data_dir", "dataset", "shards", "workdir")),
         ("source", "keep"),  # of vtab
+        ("folder", "keep"),  # of similar
     }
     predict = KERAS_VIT.parser("predict").stores
     for shards, store in (("gs://bucket/shards", "keep"), (None, "")):

@@ -86,6 +86,8 @@ def test_students_of_beyer_et_al_and_of_deit():
         "temperature": 1.0,
         "loss": "kl",
         "label_weight": 0.0,
+        "features": "",
+        "features_weight": 1.0,
     }
     # A decay of 3e-4 beside the rate is 0.01 times the rate.
     optimizer = published.optimizer

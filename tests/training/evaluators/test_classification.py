@@ -60,7 +60,7 @@ def test_real_counts_any_label_and_leaves_out_images_without(caplog):
     assert caplog.text.count("1 image has no label: no figure counts them") == 2
 
 
-@pytest.mark.parametrize("loss", ACTIVATIONS)
+@pytest.mark.parametrize("loss", ["softmax", "sigmoid"])
 def test_probabilities_have_the_loss_of_their_logits(loss, caplog):
     logits = np.random.default_rng(0).normal(0, 3, (6, 5)).astype("float32")
     labels = one_hot([0, 1, 2, 3, 4, 0], 5)

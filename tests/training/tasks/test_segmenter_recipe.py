@@ -30,6 +30,8 @@ def test_images_are_resized_between_two_sides():
     image = tf.zeros((30, 60, 3), tf.uint8)
     heights = {process(image, tf.constant([0, seed])).shape[0] for seed in range(40)}
     assert min(heights) in range(20, 26) and max(heights) in range(74, 81) and len(heights) > 15
+    with pytest.raises((ValueError, tf.errors.OpError), match="needs an image at most that large"):
+        Preprocess("pad_to(20)")(image, tf.constant([0, 0]))
     with pytest.raises(ValueError, match="0 < short <= long"):
         Preprocess("resize_between(40, 30)")
 

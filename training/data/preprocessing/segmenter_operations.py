@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from keras_vit.photos.operations_text import height_and_width
 
+from ..traced_functions import require
 from .geometry import cut, resized
 from .parse_operations import NO_CLASS, Example, operation
 
@@ -93,7 +94,9 @@ def pad_to(size: int) -> Callable[[tf.Tensor], tf.Tensor]:
     shape = height_and_width(size)
 
     def apply(image):
-        missing = tf.maximum(shape - tf.shape(image)[:2], 0)
+        missing = shape - tf.shape(image)[:2]
+        message = f"pad_to({size}) needs an image at most that large; crop before it. Received:"
+        require(tf.reduce_all(missing >= 0), message, tf.shape(image))
         outside = NO_CLASS if image.dtype == tf.int32 else 0
         paddings = [[0, missing[0]], [0, missing[1]], [0, 0]]
         padded = tf.pad(image, paddings, constant_values=outside)

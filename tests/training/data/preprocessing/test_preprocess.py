@@ -20,7 +20,8 @@ OPERATIONS = (  # What follows `decode`: every operation on images.
     "inception_crop(24) random_resized_crop((16,24)) resize(24) resize_small(24) random_crop(24) "
     "central_crop((20,24)) pad(2) random_shift(5) flip_lr value_range(-1,1) resize(8)|to_uint8 "
     "resize(8)|on_device resize(24)|randaugment(2,15) resize(24)|augreg('medium2') "
-    "bit_train(32,32) bit_eval(32,32) decode"
+    "bit_train(32,32) bit_eval(32,32) decode resize_between(24,48,0.5,2) photometric "
+    "resize(16)|pad_to(24)"
 )
 CLASSES = np.add(*np.mgrid[:80, :120])[..., None]  # The value of a pixel is its class.
 OF_CLASSES = np.repeat(CLASSES, 3, axis=2).astype(np.uint8)

@@ -229,7 +229,7 @@ def _h5_source(path):
 
     def visit(place, item):
         if isinstance(item, h5py.Dataset):
-            # What lies elsewhere, or nowhere, is not read.
+            # Data that lie elsewhere, or nowhere, are not read.
             if item.external or item.id.get_storage_size() != item.nbytes:
                 raise ValueError(f"the size of {place} is another")
             found[place] = item[()]

@@ -19,7 +19,7 @@ from keras_vit.files.hidden_folder import fcntl, make_folder, writing
 from keras_vit.name_suggestions import did_you_mean
 
 CHUNK = 1 << 20
-# Of a repository, which may have the same weights in other formats.
+# Files of a repository that are fetched; it may have the same weights in other formats.
 _OF_MODEL = ("*.json", "model*.safetensors", "README.md")
 
 

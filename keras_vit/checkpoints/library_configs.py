@@ -19,7 +19,7 @@ from keras_vit.photos.imagenet_classes import require_class_name
 from keras_vit.variants import TIMM_NAMES, arguments_of
 
 CONFIG, PREPROCESSOR = "config.json", "preprocessor_config.json"
-# Of a folder that we wrote: "image_size", (height, width), "preprocessing" of it, "thresholds".
+# A file of folders that we wrote: "image_size", (height, width), "preprocessing", "thresholds".
 OURS = "keras_vit.json"
 # Hugging Face's architectures that models here are.
 MODEL_TYPES = ("vit", "deit", "dinov2", "dinov2_with_registers", "dinov3_vit", "siglip")

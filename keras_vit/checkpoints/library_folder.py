@@ -28,7 +28,7 @@ from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.type_hints import ImageSize
 from keras_vit.variants import TIMM_NAMES
 
-# What transformers takes where its config.json leaves these out; other sizes are ViT-B/16's.
+# transformers takes these where its config.json leaves them out; other sizes are ViT-B/16's.
 _DEFAULTS: dict[str, dict[str, Any]] = {
     "vit": {"layer_norm_epsilon": 1e-12},
     "deit": {"layer_norm_epsilon": 1e-12},

@@ -405,7 +405,13 @@ TIMM = TorchLayout(
     unused="mask_token$",
 )
 
-_DINOV3_ARGUMENTS = {"position_embedding": "rope_2d", "layer_norm_epsilon": 1e-5}
+_DINOV3: dict[str, Any] = {
+    "class_entry": True,
+    "layer_scale": True,
+    "arguments": {"position_embedding": "rope_2d", "layer_norm_epsilon": 1e-5},
+    "optional_biases": ("query", "key", "value"),
+    "license": DINOV3_LICENSE,
+}
 HUGGING_FACE_DINOV3 = TorchLayout(
     title="Hugging Face's DINOv3 safetensors",
     marks=("{}embeddings.patch_embeddings.weight",),
@@ -425,11 +431,7 @@ HUGGING_FACE_DINOV3 = TorchLayout(
         for blocks in ("layer", "model.layer")  # in files, and in memory
     ),
     unused=r"{}embeddings\.mask_token$",
-    class_entry=True,
-    layer_scale=True,
-    arguments=_DINOV3_ARGUMENTS,
-    optional_biases=("query", "key", "value"),
-    license=DINOV3_LICENSE,
+    **_DINOV3,
 )
 TIMM_DINOV3 = dataclasses.replace(
     HUGGING_FACE_DINOV3,
@@ -451,7 +453,7 @@ TIMM_DINOV3 = dataclasses.replace(
     ),
     classifier="head",
     unused="$.",
-    arguments={**_DINOV3_ARGUMENTS, "global_pool": "avg"},
+    arguments={**_DINOV3["arguments"], "global_pool": "avg"},
     no_key_bias=True,
 )
 
@@ -472,11 +474,7 @@ META_DINOV3 = MetaDINOv3Layout(
     ),
     # Norms of small crops have no part in evaluation.
     unused=r"mask_token$|local_cls_norm\.",
-    class_entry=True,
-    layer_scale=True,
-    arguments=_DINOV3_ARGUMENTS,
-    optional_biases=("query", "key", "value"),
-    license=DINOV3_LICENSE,
+    **_DINOV3,
 )
 
 _SEGMENTER_BLOCK = "norm1 attn.qkv attn.qkv attn.qkv attn.proj norm2 mlp.fc1 mlp.fc2"

@@ -199,7 +199,7 @@ class ImageModel(keras.Model):
 
     @property
     def classifies(self) -> str:
-        """What a row of the output is of.
+        """Says of what the output has a row.
 
         `"pixel"` where there is one for each pixel, `"labels"` of images that may have several,
         by a sigmoid with `thresholds`, `"number"` where it has one for each column of a table, in

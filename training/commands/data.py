@@ -176,7 +176,7 @@ def _page(dataset, chosen):
     names = dataset.class_names or [str(number) for number in range(dataset.num_classes)]
     for name, index in chosen:
         split = dataset.split(name)
-        # What cannot be read is said by the command.
+        # The command names images that cannot be read.
         with contextlib.suppress(tf.errors.OpError, ValueError):
             prepare = split.preprocess(f"decode|resize_small({PHOTO_SIDE})|to_uint8")
             read = split.read(tf.constant(index, tf.int64))

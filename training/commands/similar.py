@@ -69,7 +69,8 @@ def run(options: argparse.Namespace) -> None:
         asked = directions(np.stack([np.asarray(each.representation) for each in found]))
         asked_files, asked_ids = queries, [each.id for each in found]
     # A photo that is asked for is not its own neighbor.
-    own = [files.index(each) if each in files else -1 for each in asked_files]
+    rows_of = {file: row for row, file in enumerate(files)}
+    own = [rows_of.get(each, -1) for each in asked_files]
     if len(ids) < 1 + (not queries):
         raise UsageError(
             f"Expected photos to compare in {options.folder}. Received: {len(ids)} that can be "

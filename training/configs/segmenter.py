@@ -41,7 +41,7 @@ _ROWS = {
     "cityscapes": _Row(216, 8, 1e-2, 1024, 2048, 768),
 }
 _END_LR = 1e-5
-# Of AdamW, for a batch of 16; BEiT's (Bao et al., 2021) for the same decoder's place.
+# AdamW has these for a batch of 16, as BEiT (Bao et al., 2021) segments with.
 _MODERN_LR, _MODERN_DECAY, _LAYER_DECAY = 1e-4, 0.05, 0.75
 
 

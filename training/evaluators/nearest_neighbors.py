@@ -6,7 +6,7 @@ import numpy as np
 
 # Similarities in memory at once, 128 MiB of float32.
 _AT_ONCE = 2**25
-# Of DINO's evaluation (Caron et al., 2021).
+# DINO evaluates with these (Caron et al., 2021).
 NEIGHBORS, TEMPERATURE = 20, 0.07
 
 

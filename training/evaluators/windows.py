@@ -18,7 +18,7 @@ from ..data.preprocessing.segmenter_operations import size_between
 from ..errors import UsageError, first_line
 from ..io.progress_bar import track
 from ..tasks.base import Evaluation
-from ..tasks.segmentation import Segmentation, evaluation_of, logits_in_order
+from ..tasks.segmentation import Segmentation, class_counts, evaluation_of, logits_in_order
 
 logger = logging.getLogger("keras_vit")
 
@@ -80,9 +80,8 @@ def evaluate_by_windows(
             )
         best, labels = found.argmax(-1)[known], labels[known]
         losses = -np.log(np.maximum(found[known, labels], np.finfo("float32").tiny))
-        counted = (labels[best == labels], best, labels)
-        by_class = [np.bincount(each, minlength=classes) for each in counted]
-        total += np.concatenate([[losses.sum(), len(labels), 1], *by_class])
+        counts = class_counts(best, labels, classes)
+        total += np.concatenate([[losses.sum(), len(labels), 1], *counts])
     return evaluation_of(total, split.dataset)
 
 

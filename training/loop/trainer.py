@@ -494,7 +494,7 @@ class _Run:
             self._say_model(hands_over_best or last_is_best, is_best)
             if not (is_best or last_is_best):
                 logger.warning("%s was removed or replaced.", folder / "best.keras")
-        if self.engine.is_chief and self.data.eval:
+        if self.engine.is_chief and self.data.eval and task_of(self.config).finishes(self.config):
             self._finish_model()
         if self.engine.is_chief and self.config.report:
             logger.info("Drawing report.html")

@@ -25,6 +25,7 @@ from ..io.atomic import atomic_file
 from ..io.printed_table import Table
 from ..io.progress_bar import track
 from ..tasks import COUNTED, TASKS, task_of
+from ..tasks.base import as_bytes
 
 FILE = "labels.npz"  # in the run directory
 # Photos that are compared, and those that a page shows.
@@ -128,7 +129,7 @@ class LabelComparison:
             for batch in track(batches, f"comparing labels of {split.text}", -(-count // _BATCH)):
                 read.append(np.asarray(batch[COUNTED]) > 0)
                 images = np.asarray(batch["image"])[read[-1]]
-                pixels.append(np.rint((images + 1) * 127.5).clip(0, 255).astype(np.uint8))
+                pixels.append(as_bytes(images))
             for photo, is_read in zip(split.photos, np.concatenate(read), strict=False):
                 (photos if is_read else unreadable).append(photo)
                 trained += [number == 0] if is_read else []

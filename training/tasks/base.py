@@ -83,6 +83,13 @@ class Evaluation(NamedTuple):
     note: str = ""  # a warning where a table is read; empty for none
 
 
+def as_bytes(images: np.ndarray) -> np.ndarray:
+    """Returns images in [-1, 1] as pages show them, uint8 in 0..255 of the same shape."""
+    import numpy as np
+
+    return np.rint((images + 1) * 127.5).clip(0, 255).astype(np.uint8)
+
+
 class Task:
     """The task that a run learns: its output, loss, metrics and page.
 
@@ -189,6 +196,10 @@ class Task:
             sums = sums_of(call, {key: np.asarray(part) for key, part in batch.items()})
             total = total + ops.convert_to_numpy(sums).astype(np.float64)
         return total
+
+    def finishes(self, config: ConfigDict) -> bool:
+        """Returns whether `finish` has anything to do at the end of a run."""
+        return False
 
     def finish(
         self, model: Any, config: ConfigDict, batches: Batches, dataset: Any

@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 from ..errors import UsageError
 from ..io.printed_table import Table
 from .base import Evaluation, Metric
-from .table_task import TableTask
+from .table_task import TableTask, known_cells
 
 if TYPE_CHECKING:
     import keras
@@ -62,7 +62,7 @@ class Numbers(TableTask):
 
         if split.dataset.kind != "numbers":
             return
-        rows = np.array([split.dataset.photos.targets[photo.path] for photo in split.photos])
+        rows = _rows(split)
         if not any(len(np.unique(column[~np.isnan(column)])) > 1 for column in rows.T):
             raise UsageError(
                 "config.eval_split: expected photos of different numbers, of which R² says "
@@ -95,8 +95,7 @@ class Numbers(TableTask):
         import numpy as np
 
         names = interface.class_names or [*map(str, range(rows.shape[1]))]
-        both = zip(outputs.T, rows.T, strict=True)
-        known = [(each[~np.isnan(row)], row[~np.isnan(row)]) for each, row in both]
+        known = [*known_cells(outputs, rows)]
         found = np.array([measures(*each) for each in known])
         lines = [
             (name, str(len(each)), *map(_text, self.metrics, row))
@@ -141,6 +140,13 @@ def _text(metric, value):
     return metric.text(value).removesuffix(" %")
 
 
+def _rows(split):
+    """Returns the numbers of the photos of a split, (photos, columns), NaN where unknown."""
+    import numpy as np
+
+    return np.array([split.dataset.photos.targets[photo.path] for photo in split.photos])
+
+
 def statistics(split: Any) -> tuple[np.ndarray, np.ndarray]:
     """Returns mean and deviation of each column over the photos of a split, float32 (columns,).
 
@@ -153,7 +159,7 @@ def statistics(split: Any) -> tuple[np.ndarray, np.ndarray]:
             "config.numbers.loss: expected csv:TABLE with a column value, or several of numbers. "
             f"Received: {split.dataset.name}."
         )
-    rows = np.array([split.dataset.photos.targets[photo.path] for photo in split.photos])
+    rows = _rows(split)
     for name, column in zip(split.dataset.class_names, rows.T, strict=True):
         if not np.nanmax(column, initial=-np.inf) > np.nanmin(column, initial=np.inf):
             raise UsageError(f"Expected numbers that differ in the column {name} of {split.text}.")

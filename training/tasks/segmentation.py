@@ -15,7 +15,7 @@ from ml_collections import ConfigDict
 
 from ..errors import UsageError
 from ..io.printed_table import Table
-from .base import COUNTED, Batches, Evaluation, Metric, Task
+from .base import COUNTED, Batches, Evaluation, Metric, Task, as_bytes
 
 if TYPE_CHECKING:
     import keras
@@ -211,19 +211,15 @@ class Segmentation(Task):
             answers = source.model.predict_on_batch(images).argmax(-1)
             labels = np.where(counted[:, None, None] > 0, labels, -1)
             for image, answer, label in zip(images, answers, labels, strict=True):
-                known = label >= 0
-                if not known.any():
-                    continue
-                pair = answer[known], label[known]
-                counted = (pair[1][pair[0] == pair[1]], *pair)
-                by_class = [np.bincount(each, minlength=classes) for each in counted]
-                total += np.concatenate([[0, len(pair[0]), 1], *by_class])
-                worst.append((float(np.mean(pair[0] != pair[1])), image, label, answer))
+                by_class = class_counts(answer, label, classes)
+                right, _, known = by_class.sum(axis=1)
+                if known:
+                    total += np.concatenate([[0, known, 1], *by_class])
+                    worst.append((float((known - right) / known), image, label, answer))
             worst = sorted(worst, key=lambda each: -each[0])[:_WORST]
         shown = []
         for _, image, label, answer in worst:
-            rgb = np.rint((np.broadcast_to(image, (*label.shape, 3)) + 1) * 127.5)
-            photo = rgb.clip(0, 255).astype(np.uint8)
+            photo = as_bytes(np.broadcast_to(image, (*label.shape, 3)))
             masks = [self.picture(photo, {"mask": mask}) for mask in (label, answer)]
             step = -(-len(photo) // _SIDE)
             shown.append(np.concatenate([photo, *masks], axis=1)[::step, ::step])
@@ -381,7 +377,17 @@ def mean_iou(predicted: np.ndarray, labels: np.ndarray, num_classes: int) -> flo
     """
     import numpy as np
 
+    counts = class_counts(predicted, labels, num_classes)
+    return float(np.nanmean(intersection_over_union(*counts)))
+
+
+def class_counts(predicted: np.ndarray, labels: np.ndarray, num_classes: int) -> np.ndarray:
+    """Returns the pixels of each class that are hit, predicted and labeled, int64 (3, classes).
+
+    Arguments are as of `mean_iou`; pixels without a class are in none of them.
+    """
+    import numpy as np
+
     known = labels >= 0
     counted = (labels[known & (predicted == labels)], predicted[known], labels[known])
-    counts = (np.bincount(each, minlength=num_classes) for each in counted)
-    return float(np.nanmean(intersection_over_union(*counts)))
+    return np.stack([np.bincount(each, minlength=num_classes) for each in counted])

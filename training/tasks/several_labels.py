@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 
 from ..io.printed_table import Table
 from .base import Batches, Evaluation, Metric
-from .table_task import TableTask
+from .table_task import TableTask, known_cells
 
 if TYPE_CHECKING:
     import keras
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from ..engine.update import Objective
 
-# Of the asymmetric loss (Ridnik et al., 2021), as its authors train on COCO: the exponent of easy
-# negatives, and the probability below which a negative counts as none.
+# The asymmetric loss (Ridnik et al., 2021), as its authors train on COCO, has this exponent of easy
+# negatives, and takes a negative of less than this probability for none.
 GAMMA, MARGIN = 4, 0.05
 _EVEN = 0.5
 
@@ -117,12 +117,15 @@ class SeveralLabels(TableTask):
             note = "F1 is at the model's thresholds: on the images that chose them it is too high."
         return Evaluation({"loss": loss, **found, "count": len(rows)}, {"per_class": table}, note)
 
+    def finishes(self, config: ConfigDict) -> bool:
+        return True
+
     def finish(
         self, model: Any, config: ConfigDict, batches: Batches, dataset: Any
     ) -> dict[str, str]:
         """Chooses the threshold of each class that has the largest F1 on held-out images."""
         outputs, rows, _ = self.collected(model, batches, dataset)
-        model.model.thresholds = [best_threshold(*each) for each in _known(outputs, rows)]
+        model.model.thresholds = [best_threshold(*each) for each in known_cells(outputs, rows)]
         return {"thresholds": f"of each class, by its F1 on {len(rows):,} held-out images"}
 
     def page_content(
@@ -190,15 +193,6 @@ def _cuts(scores, labels):
     return np.cumsum(labels[order])[ends], ends + 1, scores[ends]
 
 
-def _known(outputs, rows):
-    """Yields (scores, labels) of the images of which each class is known."""
-    import numpy as np
-
-    for scores, labels in zip(outputs.T, rows.T, strict=True):
-        known = ~np.isnan(labels)
-        yield scores[known], labels[known]
-
-
 def _f1(hits, answered, present):
     import numpy as np
 
@@ -212,7 +206,7 @@ def _by_class(outputs, rows, thresholds, names):
     known, labels = ~np.isnan(rows), rows > 0
     answered = (sigmoid(outputs) >= np.asarray(thresholds)) & known
     counts = [each.sum(axis=0) for each in (answered & labels, answered, labels)]
-    numbers = np.array([[average_precision(*each) for each in _known(outputs, rows)], *counts])
+    numbers = np.array([[average_precision(*each) for each in known_cells(outputs, rows)], *counts])
     lines = []
     for number, (precision, hits, said, present) in enumerate(numbers.T):
         shares = ((precision, 1), (hits, said), (hits, present), (2 * hits, said + present))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from .base import COUNTED, Batches, Evaluation
+from .base import COUNTED, Batches, Evaluation, as_bytes
 from .classification import Classification
 
 if TYPE_CHECKING:
@@ -119,6 +119,18 @@ class TableTask(Classification):
         import numpy as np
 
         outputs, rows, found = self.collected(source, batches, dataset, _WORST)
-        found["images"] = np.rint((found["images"] + 1) * 127.5).clip(0, 255).astype(np.uint8)
+        found["images"] = as_bytes(found["images"])
         thresholds = np.array(source.interface.thresholds or ())
         return {"outputs": outputs, "labels": rows, "thresholds": thresholds, **found}
+
+
+def known_cells(outputs: np.ndarray, rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields outputs and cells of each column, of the images of which a cell is known; (images,).
+
+    Both are (images, columns), NaN in `rows` where nobody knows.
+    """
+    import numpy as np
+
+    for each, cells in zip(outputs.T, rows.T, strict=True):
+        known = ~np.isnan(cells)
+        yield each[known], cells[known]

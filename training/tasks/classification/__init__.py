@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ml_collections import ConfigDict
 
 from ...errors import UsageError
-from ..base import COUNTED, Batches, Evaluation, Metric, Task
+from ..base import COUNTED, Batches, Evaluation, Metric, Task, as_bytes
 
 if TYPE_CHECKING:
     import keras
@@ -152,6 +152,9 @@ class Classification(Task):
         matrix = evaluation.confusion_table(confusion, [row[0] for row in by_class.rows])
         return Evaluation(metrics, {"per_class": by_class, "confusion": matrix}, note)
 
+    def finishes(self, config: ConfigDict) -> bool:
+        return bool(config.calibration.temperature or config.calibration.accuracy)
+
     def finish(
         self, model: Any, config: ConfigDict, batches: Batches, dataset: Any
     ) -> dict[str, str]:
@@ -163,8 +166,6 @@ class Classification(Task):
         from . import calibration
 
         wanted, said, trained = config.calibration, {}, model.model
-        if not (wanted.temperature or wanted.accuracy):
-            return {}
         pairs = [pair for _, *pair in _labeled(model, batches, dataset)]
         labels, logits = map(np.concatenate, zip(*pairs, strict=True))
         count = f"on {len(labels):,} held-out images"
@@ -248,7 +249,7 @@ class Classification(Task):
             "confidences": _confidences(source.model, logits),
             "least": np.array(least),
             "chosen": chosen,
-            "images": np.rint((shown + 1) * 127.5).clip(0, 255).astype(np.uint8),
+            "images": as_bytes(shown),
             "attention": look(shown) if look and len(chosen) else np.zeros(0),
             "evidence": why(shown, best) if why and len(chosen) else np.zeros(0),
         }

@@ -24,6 +24,7 @@ from keras_vit.type_hints import Tensor
 L2 = 2.0**10
 BIAS = 100.0
 STANDARD_DEVIATION_FLOOR = 1e-5
+_AT_ONCE = 2**15
 
 
 class LeastSquares:
@@ -35,16 +36,19 @@ class LeastSquares:
     """
 
     def __init__(self, features: np.ndarray, labels: np.ndarray, num_classes: int):
-        features = np.asarray(features, np.float64)
-        self.mean = features.mean(axis=0)
-        self.scale = features.std(axis=0) + STANDARD_DEVIATION_FLOOR
-        x = self._standardize(features)
-        y = 2.0 * np.eye(num_classes)[labels] - 1.0
-        examples, dimensions = x.shape
-        if examples >= dimensions:
-            self._eigenvalues, self._left = np.linalg.eigh(x.T @ x)
-            self._right = self._left.T @ (x.T @ y)
+        # A million examples in float64 would not fit in memory: both are read in blocks.
+        features, targets = np.asarray(features), 2.0 * np.eye(num_classes) - 1.0
+        self.mean = features.mean(axis=0, dtype=np.float64)
+        self.scale = features.std(axis=0, dtype=np.float64) + STANDARD_DEVIATION_FLOOR
+        if len(features) > features.shape[1]:
+            gram = products = 0.0
+            for rows, numbers in zip(_blocks(features), _blocks(labels), strict=True):
+                x = self._standardize(rows)
+                gram, products = gram + x.T @ x, products + x.T @ targets[numbers]
+            self._eigenvalues, self._left = np.linalg.eigh(gram)
+            self._right = self._left.T @ products
         else:
+            x, y = self._standardize(features), targets[labels]
             self._eigenvalues, vectors = np.linalg.eigh(x @ x.T)
             self._left = x.T @ vectors
             self._right = vectors.T @ y
@@ -65,9 +69,19 @@ class LeastSquares:
         """Returns the (examples, K) scores of `features`, (examples, dimensions)."""
         return self._standardize(np.asarray(features, np.float64)) @ self.weights(l2)
 
+    def classes(self, features: np.ndarray, l2: float) -> np.ndarray:
+        """Returns the class of the largest score of each of `features`, (examples,)."""
+        weights = self.weights(l2)
+        found = [(self._standardize(rows) @ weights).argmax(axis=1) for rows in _blocks(features)]
+        return np.concatenate(found)
+
     def _standardize(self, features):
         standardized = (features - self.mean) / self.scale
         return np.pad(standardized, ((0, 0), (0, 1)), constant_values=BIAS)
+
+
+def _blocks(rows):
+    return np.array_split(rows, len(rows) // _AT_ONCE + 1)
 
 
 def few_shot_head(

@@ -15,6 +15,8 @@ from .data.sets.vtab_tasks import TASKS
 # The data sets of pre-training, and the numbers of their images (section 4.1).
 UPSTREAM = {"jft": "JFT-300M", "imagenet21k": "ImageNet-21k", "imagenet2012": "ImageNet"}
 UPSTREAM_IMAGES = {"jft": 303e6, "imagenet21k": 14e6}
+# Penalties of linear classifiers, which publications tried before the authors' code fixed 2^10.
+L2_SWEEP = tuple(2.0**power for power in range(-10, 20))
 
 _VISION_TRANSFORMERS = ("ViT-B/16", "ViT-B/32", "ViT-L/16", "ViT-L/32", "ViT-H/14")
 _IMAGENET = ("imagenet2012", "imagenet2012_real")

@@ -21,6 +21,7 @@ from ..io.atomic import write_text
 from ..io.paths import cache_folder
 from ..io.printed_table import Table
 from ..io.quiet_start import import_tensorflow
+from ..paper_tables import L2_SWEEP
 from ..source_facts import runs_behind
 
 
@@ -39,6 +40,8 @@ def add_options(parser: CommandParser) -> None:
     parser.add_argument("--layer", help="output of the model; default its representation")
     text = "also the accuracy by the N nearest training images, at DINO's temperature; 20 as there"
     parser.add_argument("--knn", metavar="N", type=at_least_1, help=text)
+    text = "also a classifier of all training images, its penalty chosen on a fifth of them"
+    parser.add_argument("--probe", action="store_true", help=text)
     text = "also evaluate raw pixels (32x32) and the architecture of a run without training"
     parser.add_argument("--baselines", action="store_true", help=text)
     parser.add_path("--cache_dir", "where features are kept; default ~/.cache/keras-vit", "change")
@@ -47,8 +50,7 @@ def add_options(parser: CommandParser) -> None:
 
 def _penalties(text):
     if text == "list":
-        # Older publications tried these instead of the fixed value.
-        return [2.0**i for i in range(-10, 20)]
+        return list(L2_SWEEP)
     values = list_of(at_least_0)(text)
     return values if len(values) > 1 else values[0]
 
@@ -79,17 +81,24 @@ def run(options: argparse.Namespace) -> None:
     settings = {name: getattr(options, name) for name in ("batch_size", "shots", "seeds", "l2")}
     settings = {name: value for name, value in settings.items() if value is not None}
     reading = {"batch_size": settings.pop("batch_size"), "cache": cache, "progress": True}
-    results, by_neighbors = {}, {}
+    results: dict[tuple[str, str], few_shot.Accuracies] = {}
+    more: dict[tuple[str, str], dict[str, str]] = {}
+    rows: list[tuple] = []
     for task, (model, preprocess) in itertools.product(tasks, candidates):
         both = few_shot.features_of_task(model, task, preprocess=preprocess, **reading)
         key, classes = (task.name, model.name), task.train.dataset.num_classes
         results[key] = few_shot.evaluate_features(*both, classes, **settings)
+        rows += [(*key, *case, accuracy) for case, accuracy in results[key].items()]
+        more[key] = {}
         if options.knn:
-            by_neighbors[key] = knn_accuracy(*both, classes, options.knn)
-    table = few_shot.summary(results, by_neighbors)
+            more[key]["k-NN %"] = f"{100 * knn_accuracy(*both, classes, options.knn):.2f}"
+        if options.probe:
+            accuracy, penalty = few_shot.linear_probe(*both, classes)
+            more[key] |= {"probe %": f"{100 * accuracy:.2f}", "its l2": f"{penalty:g}"}
+            rows.append((*key, "all", "", penalty, accuracy))
+    table = few_shot.summary(results, more)
     table.show()
     if options.output:
-        rows = [(*key, *case, found[case]) for key, found in results.items() for case in found]
         every = Table(("dataset", "model", "shots", "seed", "l2", "accuracy"), rows)
         write_text(options.output / "few_shot.md", table.markdown())
         write_text(options.output / "few_shot.csv", every.csv())

@@ -89,7 +89,7 @@ def create_evaluators(
     if config.eval_split and teachers.give_logits:
         found.append(TeacherEvaluator(teachers, config, engine, data))
     if few_shot_tasks:
-        names = ("every_steps", "shots", "neighbors")
+        names = ("every_steps", "shots", "neighbors", "probe")
         settings = {name: config.few_shot[name] for name in names}
         found.append(FewShotEvaluator(few_shot_tasks, **settings))
     return found

@@ -2,11 +2,16 @@ import json
 import os
 import pathlib
 import shutil
+import sys
 from unittest import mock
 
 import keras
 import numpy as np
 import pytest
+from sklearn.linear_model import RidgeClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from keras_vit.training import data
 from keras_vit.training.data.opened_dataset import warn_of_trained
@@ -76,6 +81,29 @@ def test_classes_are_shuffled_and_one_with_too_few_examples_gives_all_it_has(cap
     results = few_shot.evaluate_features((X, Y), (X, Y), 2, shots=[1, 3], l2=[1.0, 1024.0])
     expected = [(seed, k, l2) for seed in (0, 1, 2) for k in (1, 3) for l2 in (1.0, 1024.0)]
     assert [(seed, k, l2) for k, seed, l2 in results] == expected
+
+
+def test_the_linear_probe_is_the_ridge_classifier_that_scikit_learn_chooses(monkeypatch):
+    rng = np.random.default_rng(1)
+    centers, y, labels = rng.normal(size=(4, 30)), *rng.integers(0, 4, (2, 150))
+    x, other = (centers[each] + 3 * rng.normal(size=(150, 30)) for each in (y, labels))
+    order = np.random.default_rng(0).permutation(150)
+    bias = FunctionTransformer(lambda rows: np.pad(rows, ((0, 0), (0, 1)), constant_values=100))
+    judge = make_pipeline(StandardScaler(), bias, RidgeClassifier(fit_intercept=False))
+    grid = {"ridgeclassifier__alpha": 2.0 ** np.arange(19, -11, -1)}
+    judge = GridSearchCV(judge, grid, cv=[(order[30:], order[:30])]).fit(x, y)
+    (penalty,), accuracy = judge.best_params_.values(), judge.score(other, labels)
+    assert 2**-10 < penalty < 2**19 and 0.3 < accuracy < 0.9
+    for at_once in (2**15, 40):
+        module = sys.modules[few_shot.LeastSquares.__module__]
+        monkeypatch.setattr(module, "_AT_ONCE", at_once)
+        assert few_shot.linear_probe((x, y), (other, labels), 4) == (accuracy, penalty)
+    # Features that say nothing: every penalty is as good.
+    nothing = np.zeros((150, 30)), y
+    assert few_shot.linear_probe(nothing, nothing, 4)[1] == 2**19
+    for wrong, message in ((x[:1], "two images"), (np.full((150, 3), np.nan), "finite")):
+        with pytest.raises(ValueError, match=message):
+            few_shot.linear_probe((wrong, y[: len(wrong)]), (other, labels), 4)
 
 
 def test_best_l2_is_the_one_of_highest_mean_rank_and_is_shown():
@@ -235,14 +263,15 @@ def test_an_evaluator_sees_the_weights_of_the_moment(digits, data_dir, tiny, tmp
 def test_a_run_logs_few_shot_accuracy(digits, tiny, tmp_path):
     config = tiny(total_steps=3, log_every_steps=100, eval_split="")
     config.optimizer.warmup_steps = 0
-    config.few_shot = {"datasets": "digits", "shots": (1, 5), "every_steps": 2, "neighbors": 20}
+    settings = {"shots": (1, 5), "neighbors": 20, "probe": True}
+    config.few_shot = {"datasets": "digits", "every_steps": 2, **settings}
     train(config, tmp_path / "run")
     found = rows_of(tmp_path / "run")
     assert [row["step"] for row in found] == ["2", "3"]
-    evaluator = few_shot.FewShotEvaluator([few_shot.open_task(digits)], shots=[1, 5], neighbors=20)
+    evaluator = few_shot.FewShotEvaluator([few_shot.open_task(digits)], **settings)
     final = dict(evaluator.run(keras.saving.load_model(tmp_path / "run" / "model.keras")))
     assert {name: float(found[-1][name]) for name in final} == pytest.approx(final, abs=1e-6)
-    assert final["few_shot/digits_knn"] > 0.1
+    assert final["few_shot/digits_knn"] > 0.1 and final["few_shot/digits_probe"] > 0.1
 
     config.few_shot.datasets = "digits,cifar10"
     with pytest.raises(UsageError, match="prepare cifar10"):
@@ -253,13 +282,20 @@ def test_a_run_logs_few_shot_accuracy(digits, tiny, tmp_path):
 def test_command_writes_every_accuracy(model, data_dir, tmp_path, printed):
     model.save(tmp_path / "m.keras")
     arguments = [str(tmp_path / "m.keras"), "--dataset=digits", f"--data_dir={data_dir}"]
-    arguments += ["--shots=1,5", "--seeds=0", "--l2=1,1024", "--baselines", "--knn=20"]
+    arguments += ["--shots=1,5", "--seeds=0", "--l2=1,1024", "--baselines", "--knn=20", "--probe"]
     arguments += ["--train_split=train[:200]", "--test_split=test[:50]"]
     arguments += [f"--cache_dir={tmp_path / 'cache'}", f"--output={tmp_path / 'out'}"]
     printed = printed("few_shot", *arguments)
     assert "without training" in printed and "raw pixels" in printed and "k-NN %" in printed
     found = read_csv(tmp_path / "out" / "few_shot.csv")
-    assert len(found) == 3 * 2 * 2
+    assert len(found) == 3 * (2 * 2 + 1)
+    probes = [100 * float(row["accuracy"]) for row in found if row["shots"] == "all"]
+    table = (tmp_path / "out" / "few_shot.md").read_text()
+    shown = [[*map(str.strip, line.split("|"))] for line in table.splitlines()]
+    (names,) = (cells for cells in shown if "probe %" in cells)
+    column = names.index("probe %")
+    rows = [float(cells[column]) for cells in shown if "digits" in cells]
+    assert rows == pytest.approx(probes, abs=0.006) and min(rows) > 10
     models = {str(tmp_path / "m.keras"), "without training", "raw pixels"}
     assert {row["model"] for row in found} == models
     assert (tmp_path / "out" / "few_shot.md").read_text().count("| digits |") == 3

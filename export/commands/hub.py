@@ -20,6 +20,8 @@ def add_options(parser: CommandParser) -> None:
     parser.add_argument("--resolution", choices=("fixed", "any"), default="fixed", help=text)
     text = "of the probabilities"
     parser.add_argument("--activation", choices=("softmax", "sigmoid"), help=text)
+    text = "add a signature for which patches speak for a class"
+    parser.add_argument("--class_maps", action="store_true", help=text)
     shared.add_labels(parser, module_output=True)
 
 
@@ -30,7 +32,8 @@ def run(options: argparse.Namespace) -> int:
     model = export.source.model
     model.activation = options.activation or model.activation
     output = {"labels": export.labels, "output": options.module_output}
-    return export.write(_write, resolution=options.resolution, **output)
+    added = {"resolution": options.resolution, "class_maps": options.class_maps}
+    return export.write(_write, **added, **output)
 
 
 def _write(model, path, **arguments):

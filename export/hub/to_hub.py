@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
+from keras_vit.analysis.class_maps import class_maps_graph
 from keras_vit.models.image_model import ACTIVATIONS
 from keras_vit.name_suggestions import require_one_of
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
@@ -27,6 +28,7 @@ def to_hub(
     resolution: str = "fixed",
     output: str | None = None,
     activation: str | None = None,
+    class_maps: bool = False,
 ) -> pathlib.Path:
     """Writes a model as a TF2 reusable SavedModel, TF-Hub's format, and returns the directory.
 
@@ -43,6 +45,9 @@ def to_hub(
     - signatures `serving_default` (images; one in [0, 255] gives NaN), `serving_uint8` (uint8) and
       `serving_bytes` (encoded JPEG, PNG, GIF or BMP, prepared as `model.preprocessing`
       says or else resized), returning logits and probabilities, or the representation.
+    - signature `class_maps`, with `class_maps=True`: (images, classes (batch,) int32) to `maps`
+      (batch, rows, columns), `keras_vit.analysis.class_maps` by gradients of attention. A negative
+      class is the most probable one; one that the model lacks gives NaN.
     - `labels`, where known: the asset labels.txt; `interface`: the asset interface.json, the
       size, range and preprocessing of images, and the activation.
 
@@ -59,6 +64,7 @@ def to_hub(
             None takes the logits where the model has a head.
         activation: "softmax" or "sigmoid", from logits to probabilities; None takes
             `model.activation`, or that of the head around our model.
+        class_maps: whether to add that signature.
 
     Raises `ExportError` if the model is of another package; `ValueError` if an argument is out of
     its range, or the model cannot have what is asked for; `OSError` if the directory cannot be
@@ -67,6 +73,12 @@ def to_hub(
     require_one_of("resolution", resolution, RESOLUTIONS)
     model = portable(model)
     output, activation = output_name(model, output), activation or model.activation
+    if class_maps and (output, resolution) != ("logits", "fixed"):
+        raise ValueError(
+            "Expected logits of images of one size with class_maps. Received: "
+            f"output={output!r}, resolution={resolution!r}."
+        )
+    added = {"class_maps": _class_maps(model)} if class_maps else {}
     texts = Interface.of_export(model, output, labels, activation).texts()
     directory = pathlib.Path(directory)
     if patterns := {*"*?[\\"} - {os.sep} & {*os.path.abspath(directory)}:
@@ -80,7 +92,7 @@ def to_hub(
             file = written.parent / name
             file.write_text(text, encoding="utf-8")
             setattr(root, file.stem, tf.saved_model.Asset(str(file)))
-        write_saved_model(root, written, signatures=signatures)
+        write_saved_model(root, written, signatures={**signatures, **added})
     return directory
 
 
@@ -173,10 +185,7 @@ def _signatures(call, output, shape, operations, activation, rank):
 
     @traced(*shape, dtype=tf.float32, name="images")
     def from_float(images):
-        # By arithmetic: TensorFlow.js and others do not take an assertion, which is control flow.
-        in_range = tf.reduce_max(images, axis=(1, 2, 3)) < BYTES_FROM
-        mark = tf.where(in_range, 0.0, float("nan"))
-        return answer(images, tf.reshape(mark, (-1, *[1] * (rank - 1))))
+        return answer(images, tf.reshape(_mark(images), (-1, *[1] * (rank - 1))))
 
     @traced(*shape, dtype=tf.uint8, name="images")
     def from_uint8(images):
@@ -191,3 +200,28 @@ def _signatures(call, output, shape, operations, activation, rank):
         return answer(tf.map_fn(decode, image_bytes, fn_output_signature=tf.float32))
 
     return {"serving_default": from_float, "serving_uint8": from_uint8, "serving_bytes": from_bytes}
+
+
+def _mark(images):
+    """Returns NaN for an image in [0, 255] and 0 for others, (batch,).
+
+    By arithmetic: TensorFlow.js and others do not take an assertion, which is control flow.
+    """
+    in_range = tf.reduce_max(images, axis=(1, 2, 3)) < BYTES_FROM
+    return tf.where(in_range, 0.0, float("nan"))
+
+
+def _class_maps(model):
+    maps, shape = class_maps_graph(model)
+    images = tf.TensorSpec((None, *image_size(model), 3), tf.float32, name="images")
+    classes = tf.TensorSpec((None,), tf.int32, name="classes")
+
+    @tf.function(input_signature=[images, classes], autograph=False)
+    def of_classes(images, classes):
+        count = tf.shape(images)[0]
+        classes = tf.broadcast_to(classes, [count])
+        mark = tf.where(classes < model.output_shape[-1], _mark(images), float("nan"))
+        found = maps(images * 2.0 - 1.0, tf.zeros((count, *shape)), classes)
+        return {"maps": found + mark[:, None, None]}
+
+    return of_classes

@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 
+from keras_vit.analysis import class_maps
 from keras_vit.checkpoints import load_checkpoint
 from keras_vit.checkpoints.library_configs import CONFIG, json_beside
 from keras_vit.checkpoints.model_source import Kind, model_source
@@ -162,6 +163,10 @@ def _module_differences(module, model, output, activation, images):
             if activation in ACTIVATIONS:
                 error = _difference(given["probabilities"], ACTIVATIONS[activation](expected))
                 found[name] = max(found[name], error)
+    if signature := module.signatures.get("class_maps"):
+        classes = np.arange(len(images), dtype="int32") % model.output_shape[-1]
+        given = signature(images=tf.constant(images), classes=tf.constant(classes))["maps"]
+        found["class_maps"] = _difference(given, class_maps(model, images * 2 - 1, classes))
     expected = graph(images * 2 - 1, training=False)
     found["answer for one image"] = _difference(module(images[:1]), expected[output][:1])
     if hasattr(module, "serve"):

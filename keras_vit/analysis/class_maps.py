@@ -62,6 +62,43 @@ def class_maps_function(
     model: VisionTransformer, method: str = "gradient_attention", batch_size: int = 8
 ) -> Callable[[Tensor, Sequence[int] | Sequence[str] | None], np.ndarray]:
     """Returns `class_maps` of one model, prepared and compiled once for all calls."""
+    function, probes = class_maps_graph(model, method)
+    count = model.output_shape[-1]
+
+    def maps(images, classes=None):
+        if len(images) == 0:
+            raise ValueError("Expected at least one image. Received: 0 images.")
+        known = {name: number for number, name in enumerate(model.class_names or ())}
+        numbers = np.full(len(images), -1) if classes is None else np.asarray(classes)
+        if numbers.dtype.kind == "U" and known.keys() >= set(numbers.ravel().tolist()):
+            numbers = np.vectorize(known.get)(numbers)
+        integers = numbers.dtype.kind in "iu" and numbers.shape == (len(images),)
+        if not (integers and (classes is None or ((numbers >= 0) & (numbers < count)).all())):
+            raise ValueError(
+                f"Expected a list of one class in [0, {count}), or its name, for each of "
+                f"{len(images)} images. Received: {classes!r}"
+            )
+        images = ops.convert_to_numpy(images).astype("float32")
+        require_model_range(images)
+        size = min(batch_size, len(images))
+        zeros, found = np.zeros((size, *probes), "float32"), []
+        for start in range(0, len(images), size):
+            # Batches of one size are compiled once.
+            batch = np.resize(np.arange(start, min(start + size, len(images))), size)
+            found.append(function(images[batch], zeros, numbers[batch].astype("int32")))
+        return np.concatenate([ops.convert_to_numpy(each) for each in found])[: len(images)]
+
+    return maps
+
+
+def class_maps_graph(
+    model: VisionTransformer, method: str = "gradient_attention"
+) -> tuple[Callable[[Tensor, Tensor, Tensor], Tensor], tuple[int, ...]]:
+    """Returns `class_maps` of one model as arithmetic of its backend, and a shape.
+
+    It is a function of (images, zeros (batch, *shape) float32, classes (batch,) int32), which
+    takes the most probable class for a negative number and checks nothing.
+    """
     require_one_of("method", method, METHODS)
     require_kind(model, VisionTransformer, "a VisionTransformer")
     if len(model.output_shape) != 2 or "logits" not in model.endpoints:
@@ -103,32 +140,7 @@ def class_maps_function(
         patches = ops.where(largest > 0, patches / ops.maximum(largest, 1e-37), 0.0)
         return ops.reshape(patches, (-1, *model.grid_size))
 
-    function = gradient_function(probed, score, finish)
-
-    def maps(images, classes=None):
-        if len(images) == 0:
-            raise ValueError("Expected at least one image. Received: 0 images.")
-        known = {name: number for number, name in enumerate(model.class_names or ())}
-        numbers = np.full(len(images), -1) if classes is None else np.asarray(classes)
-        if numbers.dtype.kind == "U" and known.keys() >= set(numbers.ravel().tolist()):
-            numbers = np.vectorize(known.get)(numbers)
-        integers = numbers.dtype.kind in "iu" and numbers.shape == (len(images),)
-        if not (integers and (classes is None or ((numbers >= 0) & (numbers < count)).all())):
-            raise ValueError(
-                f"Expected a list of one class in [0, {count}), or its name, for each of "
-                f"{len(images)} images. Received: {classes!r}"
-            )
-        images = ops.convert_to_numpy(images).astype("float32")
-        require_model_range(images)
-        size = min(batch_size, len(images))
-        zeros, found = np.zeros((size, *probes), "float32"), []
-        for start in range(0, len(images), size):
-            # Batches of one size are compiled once.
-            batch = np.resize(np.arange(start, min(start + size, len(images))), size)
-            found.append(function(images[batch], zeros, numbers[batch].astype("int32")))
-        return np.concatenate([ops.convert_to_numpy(each) for each in found])[: len(images)]
-
-    return maps
+    return gradient_function(probed, score, finish), probes
 
 
 def _probed(model, outputs, shape, of_attention):

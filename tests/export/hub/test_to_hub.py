@@ -16,7 +16,7 @@ from keras_vit.export.verification.browser import served
 from keras_vit.photos.prepare_photos import prepare_photo
 from keras_vit.training.inference.interface import labels_of
 from tests.conftest import ROOT
-from tests.export.conftest import LABELS, answer
+from tests.export.conftest import LABELS, answer, verify
 
 TARGETS = np.eye(5, dtype="float32")[np.arange(8) % 5]
 CONTROL_FLOW = {"Assert", "If", "StatelessIf", "While", "StatelessWhile", "Switch", "Merge", "Case"}
@@ -206,6 +206,50 @@ def test_a_feature_vector_module_has_no_head(model, images, tmp_path):
     assert len(module.trainable_variables) == len(model.weights) - 2
     assert set(module.signatures["serving_default"].structured_outputs) == {"representation"}
     assert not hasattr(module, "feature_vector")
+
+
+MAPS = """
+import sys, numpy as np, tensorflow as tf
+folder, given, found = sys.argv[1:]
+of = tf.saved_model.load(folder).signatures["class_maps"]
+images, classes = np.load(given).values()
+np.save(found, of(images=tf.constant(images), classes=tf.constant(classes))["maps"])
+"""
+
+
+@pytest.mark.rows(
+    {"classifier": "distilled"},
+    pytest.param({"classifier": "map", "register_tokens": 1}, marks=pytest.mark.long, id="map"),
+)
+def test_a_module_tells_which_patches_speak_for_a_class(arguments, make_vit, images, tmp_path):
+    model = make_vit(**arguments)
+    path = export.to_hub(model, tmp_path / "module", class_maps=True)
+    bytes_at, lacking, best = 5, 6, 7
+    given, classes = images.copy(), np.arange(8, dtype="int32") % 5
+    given[bytes_at] *= 255
+    classes[[lacking, best]] = 5, -1
+    np.savez(tmp_path / "given.npz", images=given, classes=classes)
+    files = [path, tmp_path / "given.npz", tmp_path / "found.npy"]
+    subprocess.run([sys.executable, "-c", MAPS, *files], check=True)
+    found = np.load(files[-1])
+    classes[[lacking, best]] = 0, answer(model, images).argmax(-1)[best]
+    expected = keras_vit.analysis.class_maps(model, images * 2 - 1, classes)
+    assert expected.max() == 1 and np.isnan(found[[bytes_at, lacking]]).all()
+    known = np.delete(np.arange(8), [bytes_at, lacking])
+    np.testing.assert_allclose(found[known], expected[known], atol=1e-5)
+    assert verify(model, path, images).ok
+    module = hub.load(str(path))
+    for variable in module.trainable_variables:
+        variable.assign(0 * variable)
+    given = {"images": tf.constant(images), "classes": tf.constant([0])}
+    assert not np.any(module.signatures["class_maps"](**given)["maps"])
+    for options in ({"resolution": "any"}, {"output": "representation"}):
+        with pytest.raises(ValueError, match="Expected logits of images of one size with class_m"):
+            export.to_hub(model, tmp_path / "other", class_maps=True, **options)
+    with pytest.raises(ValueError, match=r"Expected a VisionTransformer\. Received"):
+        resnet = keras_vit.ResNetV2((1,), num_classes=5, image_size=32)
+        export.to_hub(resnet, tmp_path / "other", class_maps=True)
+    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.long

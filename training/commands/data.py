@@ -37,7 +37,7 @@ def _list(data_dir):
     print(f"Data sets, looked up in {tfds_folder.resolve_data_dir(data_dir)}")
     Table(("name", "classes", "splits", "prepared", "source"), rows).show(wrapped=["splits"])
     print("`keras-vit data check NAME` says how to get what is missing.")
-    own = "folder:/path, csv:/file, masks:/path"
+    own = "folder:/path, labels:/path, csv:/file, masks:/path"
     print(f"Also: tfds:name/config:version (anything TFDS prepared there), {own}")
     return 0
 
@@ -193,7 +193,7 @@ def _page(dataset, chosen):
 
 def _prepare(name, data_dir, manual_dir, beam, as_name, num_shards):
     """Downloads and writes the data set, or writes photos as one, then checks it."""
-    if as_name or name.startswith("csv:"):
+    if as_name or name.startswith(("csv:", "labels:")):
         name = prepare_photos(name, as_name, data_dir, num_shards, beam)
         print(f"Written as {name}")
     else:

@@ -4,7 +4,8 @@ FOLDER holds one sub-folder of photos for each class. A fifth of each class is h
 there are folders train/ and test/ (or validation/, val/, dev/) above the classes.
 
 In FOLDER's place stands the CSV file of a table of photos: one class, several labels or numbers of
-each, see docs/own_tables.md.
+each, see docs/own_tables.md. There also own_photos:labels:FOLDER, of photos that links put into
+several classes.
 
 With images/ and masks/ in FOLDER, PNG masks of the same names whose values are the numbers of
 classes, it learns a class for every pixel: see docs/segmentation.md.
@@ -28,6 +29,7 @@ Everything else is overridden as usual, for example `--config.batch_size=16`.
 """
 
 import logging
+import re
 
 from ml_collections import ConfigDict
 
@@ -40,6 +42,7 @@ from keras_vit.training.io.paths import absolute_path, read_path
 
 logger = logging.getLogger("keras_vit")
 
+_PREFIX = re.compile("^(folder|labels|csv):")
 HELD_OUT = ("test", "validation", "valid", "val", "dev")
 # For batches of 32, of the rates that the paper's sweeps try.
 FINE_TUNING_LR = 0.003
@@ -60,12 +63,15 @@ def get_config(arg: str = "") -> ConfigDict:
             f"class, or own_photos:TABLE, a CSV file. Received: {arg!r}, which does not exist."
         )
     config = default_config()
+    is_linked = folder.strip().startswith("labels:")
+    if is_linked and not _is_folder(path):
+        raise ValueError(f"Expected labels:FOLDER, with links in it. Received: {arg!r}, a file.")
     table = None if _is_folder(path) else photo_sets.read_table(path)
     if table and table.kind != "label":
         # A column that is neither, such as a number of the row, would be learned as well.
         logger.info("%s: %s: %s.", path, table.kind, ", ".join(table.class_names))
-    has_masks = all(_is_folder(path / name) for name in ("images", "masks"))
-    config.dataset = f"{'masks' if has_masks else 'folder'}:{path}"
+    has_masks = not is_linked and all(_is_folder(path / name) for name in ("images", "masks"))
+    config.dataset = f"{'masks' if has_masks else 'labels' if is_linked else 'folder'}:{path}"
     inside = path / "images" if has_masks else path
     splits = [
         each for each in HELD_OUT if all(_is_folder(inside / name) for name in ("train", each))
@@ -99,11 +105,12 @@ def get_config(arg: str = "") -> ConfigDict:
         config.numbers.loss = "huber"
         # Neither mirrored nor cut: what is read or counted would be another number.
         config.train_preprocess = f"decode|resize({size})|value_range(-1,1)"
-    if table and table.kind == "labels":
+    has_labels = is_linked or bool(table and table.kind == "labels")
+    if has_labels:
         config.several_labels.loss = "sigmoid"
     if has_masks:
         config.masks.decoder = "mask"
-    if has_masks or (table and table.kind == "labels"):
+    if has_masks or has_labels:
         # Whole objects: a class that a small crop shows a part of is hard to tell.
         config.train_preprocess = (
             f"decode|inception_crop({size}, area_min=0.5)|flip_lr|value_range(-1,1)"
@@ -112,8 +119,7 @@ def get_config(arg: str = "") -> ConfigDict:
 
 
 def _path_of(folder):
-    name = folder.strip().removeprefix("folder:").removeprefix("csv:")
-    return absolute_path(name or ".")
+    return absolute_path(_PREFIX.sub("", folder.strip()) or ".")
 
 
 def _exists(path):

@@ -4,6 +4,7 @@
     vtab/clevr_count, …                one of VTAB's 19 tasks
     tfds:name/config:version           anything TFDS has prepared, private builders included
     folder:/path, csv:/file.csv        photos of one's own, `training.data.sets.photo_sets`
+    labels:/path                       the same, with links of a photo for several labels
     masks:/path                        photos of one's own with maps of classes; ade20k:/path
 
 What is opened here travels on as an object: nothing below a command takes the name of a data set.

@@ -93,8 +93,8 @@ class RunData:
         if kind in ("labels", "numbers") and not task.takes(kind):
             keys = [each.chosen_by for each in TASKS if each.learns == kind]
             raise UsageError(
-                f"config.{' '.join(keys)}: expected a loss, as {self.dataset.name} is a table of "
-                f"{kind}: --config=own_photos:TABLE sets it."
+                f"config.{' '.join(keys)}: expected a loss, as {self.dataset.name} has {kind} "
+                "of each photo: --config=own_photos:TABLE or own_photos:labels:FOLDER sets it."
             )
         if self.eval:
             task.require_held_out(self.eval)

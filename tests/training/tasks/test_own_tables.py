@@ -76,6 +76,35 @@ def outputs_of(run):
     return source.task.collected(source, batches, dataset)[:2]
 
 
+def test_a_folder_of_links_is_the_table(canvases, tmp_path):
+    table = open_dataset(f"csv:{canvases}/labels.csv").photos
+    for path, row in table.targets.items():
+        names = [name for name, cell in zip(table.class_names, row, strict=True) if cell]
+        for name in names or ["."]:
+            (tmp_path / name).mkdir(exist_ok=True)
+            (tmp_path / name / path).symlink_to(canvases / path)
+    both = [
+        own_photos.get_config(f"{each},size=16")
+        for each in (canvases / "labels.csv", f"labels:{tmp_path}")
+    ]
+    found = open_dataset(both[1].dataset).photos
+    assert found.class_names == table.class_names
+    rows = {path.rpartition("/")[2]: row for path, row in found.targets.items()}
+    assert rows == table.targets and len(rows) == 200
+    sides = [
+        {
+            photo.path.rpartition("/")[2]
+            for photo in open_dataset(each.dataset).split("train[80%:]").photos
+        }
+        for each in both
+    ]
+    assert sides[0] == sides[1]
+    both[0].dataset = both[1].dataset
+    assert both[0] == both[1]
+    with pytest.raises(ValueError, match="Expected labels:FOLDER"):
+        own_photos.get_config(f"labels:{canvases}/labels.csv")
+
+
 def test_measures_of_several_labels_are_those_of_scikit_learn():
     rng = np.random.default_rng(0)
     rows = (rng.random((50, 4)) < [0.1, 0.3, 0.5, 0.9]).astype(float)

@@ -176,7 +176,7 @@ def _vtab(task: vtab_tasks.VtabTask) -> DatasetSpec:
 
 
 # Beginnings of the names of data sets of photos.
-OF_PHOTOS = ("folder:", "csv:", "masks:", "ade20k:")
+OF_PHOTOS = ("folder:", "labels:", "csv:", "masks:", "ade20k:")
 # Labels that are maps of classes.
 MASKS = ("segmentation_mask", "pet_mask", "cityscapes_mask")
 _CITYSCAPES = (

@@ -2,6 +2,8 @@
 
     folder:/data/birds          /data/birds/{crow,finch}/*.jpg           one split, `train`
     folder:/data/birds          /data/birds/{train,test}/{crow,finch}/*  a split for each folder
+    labels:/data/birds          the same, in which a photo that is linked from several classes has
+                                several labels
     csv:/data/birds.csv         the columns path, label and perhaps split; in label's place
                                 labels, value, or a column for each class or number
     masks:/data/roads           /data/roads/{images,masks}/*, or a split for each folder inside
@@ -20,6 +22,7 @@ import csv
 import functools
 import hashlib
 import io
+import itertools
 import json
 import logging
 import os
@@ -71,30 +74,36 @@ class PhotoSet(NamedTuple):
     class_names: tuple[str, ...]
     splits: dict[str, list[Photo]]
     masks: str = ""  # the folder of maps of the photos in images/, see `mask_path`
-    kind: str = "label"  # or of a table "labels" or "numbers"
+    kind: str = "label"  # or "labels", or of a table "numbers"
     # By the path of a photo: 0 and 1 of each class, or numbers, NaN where nobody knows.
     targets: Mapping[str, tuple[float, ...]] = {}
 
 
 def read(name: str) -> PhotoSet:
-    """Lists the photos of `folder:/path`, `csv:`, `masks:` or `ade20k:`; errors as of each."""
+    """Lists photos of `folder:/path`, `labels:`, `csv:`, `masks:`, `ade20k:`; errors as of each."""
     if name.startswith("masks:"):
         return read_masks(name.removeprefix("masks:"))
     if name.startswith("ade20k:"):
         return read_masks(name.removeprefix("ade20k:"), ADE20K)
     if name.startswith("csv:"):
         return read_table(name.removeprefix("csv:"))
+    if name.startswith("labels:"):
+        return scan(name.removeprefix("labels:"), several=True)
     return scan(name.removeprefix("folder:"))
 
 
-def scan(root: str | os.PathLike) -> PhotoSet:
+def scan(root: str | os.PathLike, several: bool = False) -> PhotoSet:
     """Lists the photos below a folder, in one walk.
+
+    With `several`, a photo has the classes of all folders in which a symbolic or hard link to it,
+    or it itself, lies; one that lies beside these folders alone has none.
 
     Raises:
         FileNotFoundError: if it does not exist.
         ValueError: if `root` is empty, if splits and other folders lie side by side, if there
             are no class sub-folders with images, if the name of a class is not a line of text,
-            or if a link leads to a folder of photos that is there already.
+            if a link leads to a folder of photos that is there already, or without `several` to a
+            photo of another class.
     """
     if not os.fspath(root).strip():
         raise ValueError(
@@ -131,27 +140,53 @@ def scan(root: str | os.PathLike) -> PhotoSet:
     prefixes = _prefixes(root, folders[""])
     labels = _labels({name for prefix in prefixes.values() for name in folders[prefix]}, root)
     splits: dict[str, list[Photo]] = {}
+    targets: dict[str, tuple[float, ...]] = {}
     for split, prefix in prefixes.items():
-        photos = (
-            Photo(folder + name, labels[folder[len(prefix) :].split("/")[0]], *details)
+        photos = [
+            Photo(folder + name, labels.get(folder[len(prefix) :].split("/")[0], -1), *details)
             for folder, inside in images.items()
-            if folder.startswith(prefix) and folder != prefix
+            if folder.startswith(prefix) and (several or folder != prefix)
             for name, details in inside
-        )
+        ]
+        if several:
+            files = _by_file(root, photos)
+            photos = [each[0]._replace(label=0) for each in files]
+            for first, *links in files:
+                present = {each.label for each in (first, *links)}
+                targets[first.path] = tuple(float(label in present) for label in labels.values())
         # Any bytes can be a name.
         splits[split] = sorted(
             photos, key=lambda photo: hashlib.sha256(os.fsencode(photo.path)).digest()
         )
-    if not any(splits.values()):
+    if not labels or not any(splits.values()):
         raise ValueError(
             f"Expected images in one sub-folder for each class, such as {root}/crow/1.jpg, with an "
             f"extension among {', '.join(EXTENSIONS)}. Found none below {root}"
             f"{', but ' + left if left else ''}."
         )
-    found = PhotoSet(root, tuple(labels), splits)
+    for first, *links in [] if several else _by_file(root, list(itertools.chain(*splits.values()))):
+        if differ := [each.path for each in links if each.label != first.label]:
+            raise ValueError(
+                f"Expected one class of each photo. {root / first.path} and {root / differ[0]} are "
+                "the same file, by a link. Remove one, or train several labels: "
+                f"--config=own_photos:labels:{root}"
+            )
+    kind = "labels" if several else "label"
+    found = PhotoSet(root, tuple(labels), splits, kind=kind, targets=targets)
     for doubt in _doubts(found, prefixes, folders, images, left):
         logger.warning("%s: %s", root, doubt)
     return found
+
+
+def _by_file(root, photos):
+    """Returns lists of the photos that are one file, by links; the path of least depth first."""
+    files = collections.defaultdict(list)
+    # Links share size and time: the disk is asked for few photos once more. A store has no links.
+    alike = collections.Counter(() if is_remote(root) else ((p.size, p.modified) for p in photos))
+    for photo in sorted(photos, key=lambda photo: (photo.path.count("/"), photo.path)):
+        stat = os.stat(root / photo.path) if alike[photo.size, photo.modified] > 1 else None
+        files[(stat.st_dev, stat.st_ino) if stat else photo.path].append(photo)
+    return [*files.values()]
 
 
 def _prefixes(root, names):
@@ -193,7 +228,7 @@ def _doubts(found, prefixes, folders, images, left):
     if left:
         yield f"left out: {left}"
     for prefix in prefixes.values():
-        if images[prefix]:
+        if images[prefix] and not found.targets:
             yield (
                 f"{len(images[prefix])} images beside the folders of classes, such as "
                 f"{prefix}{images[prefix][0][0]}, are not read."
@@ -207,10 +242,23 @@ def _doubts(found, prefixes, folders, images, left):
             f"every class, such as {first}, holds the folders {', '.join(folders[first][:5])}. If "
             "these are the classes, move them up."
         )
-    if len(found.class_names) == 1:
+    if found.targets:
+        rows = np.array([*found.targets.values()])
+        if rows.sum(axis=1).max() < 2:
+            yield "no photo is in two classes. Expected links: a copy counts as another photo."
+        for label in np.flatnonzero(rows.all(axis=0)):
+            yield (
+                f"every photo is in {found.class_names[label]}. Put photos of no class beside the "
+                "folders of classes."
+            )
+    elif len(found.class_names) == 1:
         yield f"has one class, {found.class_names[0]}: expected two or more sub-folders."
     for split, photos in found.splits.items():
         labels = {photo.label for photo in photos}
+        if found.targets:
+            labels = {
+                *np.flatnonzero(np.any([found.targets[each.path] for each in photos], axis=0))
+            }
         missing = [name for label, name in enumerate(found.class_names) if label not in labels]
         if missing and photos:
             yield (

@@ -113,6 +113,51 @@ def test_photos_that_a_link_would_count_twice_are_refused(link, target, tmp_path
         photo_sets.scan(tmp_path)
 
 
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_links_to_a_photo_give_it_several_labels(link, tmp_path, caplog):
+    names = ["1.png", "2.png", "car/3.png", "dog/deep/4.png", "car/same_size_and_time.png"]
+    write_photos(tmp_path, names)
+    os.utime(tmp_path / "car" / "same_size_and_time.png", ns=(5, 5))
+    os.utime(tmp_path / "car" / "3.png", ns=(5, 5))
+    for source, target in (
+        ("1.png", "dog/1.png"),
+        ("1.png", "car/other_name.png"),
+        ("car/3.png", "dog/3.png"),
+        ("dog/deep/4.png", "dog/4.png"),  # twice in one class
+    ):
+        link(tmp_path / source, tmp_path / target)
+    found = photo_sets.read(f"labels:{tmp_path}")
+    assert found.class_names == ("car", "dog") and found.kind == "labels" and not caplog.records
+    assert found.targets == {
+        "1.png": (1, 1),
+        "2.png": (0, 0),
+        "car/3.png": (1, 1),
+        "car/same_size_and_time.png": (1, 0),
+        "dog/4.png": (0, 1),
+    }
+    assert sorted(photo.path for photo in found.splits["train"]) == sorted(found.targets)
+    assert {photo.label for photo in found.splits["train"]} == {0}
+    expected = rf"one class of each photo\. \S+ and \S+ are the same.*labels:{tmp_path}$"
+    with pytest.raises(ValueError, match=expected):
+        photo_sets.scan(tmp_path)
+
+
+def test_folders_of_links_without_links_are_doubted(tmp_path, ram, caplog):
+    for root in (tmp_path, epath.Path(ram())):
+        write_photos(root, ["test/a/1.png", "test/b/2.png", "train/a/1.png", "train/a/2.png"])
+        assert photo_sets.read(f"labels:{root}").targets["test/b/2.png"] == (0, 1)
+        assert "no photo is in two classes. Expected links: a copy counts as anot" in caplog.text
+        assert "1 of 2 classes have no image in the split train, such as b" in caplog.text
+        caplog.clear()
+    (tmp_path / "test").rename(tmp_path / "none")
+    (tmp_path / "train" / "b").mkdir()
+    os.link(tmp_path / "train/a/1.png", tmp_path / "train/b/1.png")
+    photo_sets.read(f"labels:{tmp_path / 'train'}")
+    assert "every photo is in a. Put" in caplog.text and "no photo" not in caplog.text
+    with pytest.raises(ValueError, match="in one sub-folder for each class"):
+        photo_sets.read(f"labels:{tmp_path / 'none' / 'b'}")
+
+
 def test_a_folder_in_a_store_is_that_of_a_disk(tmp_path, ram, monkeypatch):
     names = ["train/b/1.png", "train/a/deep/1.png", "train/a/2.JPG", "test/b/1.png"]
     passed_over = ["train/a/.hidden.png", "train/__MACOSX/1.png", "train/b/notes.txt"]

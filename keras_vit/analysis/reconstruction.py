@@ -6,8 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_vit.models.masked_patch_prediction import MaskedPatchPrediction
-from keras_vit.models.masked_patch_targets import TARGETS, color_of_class
+from keras_vit.models.masked_patch_prediction import TARGETS, MaskedPatchPrediction, color_of_class
 from keras_vit.photos.prepare_photos import require_model_range
 from keras_vit.type_hints import Tensor
 

@@ -13,7 +13,7 @@ import numpy as np
 from keras_vit.checkpoints.errors import CheckpointError, reading
 from keras_vit.checkpoints.layout import Grid
 from keras_vit.checkpoints.published_weights import PERMISSIVE
-from keras_vit.layers.rotary_positions import THETA
+from keras_vit.layers.position_embeddings_2d import THETA
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.photos.imagenet_classes import require_class_name
 from keras_vit.variants import TIMM_NAMES, arguments_of

@@ -24,7 +24,7 @@ from keras_vit.checkpoints.layout import (
 )
 from keras_vit.checkpoints.published_weights import DINOV3_LICENSE
 from keras_vit.checkpoints.weights_of_model import BLOCK, DECODER, POSITION_TABLE, Weight
-from keras_vit.layers.rotary_positions import THETA
+from keras_vit.layers.position_embeddings_2d import THETA
 
 # {published name of a module or an array: the format's after the prefix}, {} for the number of the
 # block. Weights of one name share the array.

@@ -1,1 +1,0 @@
-"""Files and archives: opened with care, written whole or not at all."""

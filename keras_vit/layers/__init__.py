@@ -3,6 +3,7 @@
 from keras_vit.layers.attention import MultiHeadSelfAttention
 from keras_vit.layers.attention_variants import (
     FusedSelfAttention,
+    MAPHead,
     RelativePosition,
     RelativeSelfAttention,
 )
@@ -10,7 +11,6 @@ from keras_vit.layers.axial import AxialAttention, AxialEncoderBlock, AxialUnit
 from keras_vit.layers.class_token import ClassToken
 from keras_vit.layers.dropout import Dropout, StochasticDepth
 from keras_vit.layers.encoder_block import EncoderBlock
-from keras_vit.layers.map_head import MAPHead
 from keras_vit.layers.mlp import MLP, SwiGLU
 from keras_vit.layers.normalization import LayerNormalization
 from keras_vit.layers.patch_embedding import FlattenGrid, PatchEmbedding

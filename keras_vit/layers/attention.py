@@ -10,7 +10,7 @@ from keras_vit.backends.by_backend import token_rows
 from keras_vit.initializers import glorot_uniform
 from keras_vit.layers.base import Layer
 from keras_vit.layers.dropout import Dropout
-from keras_vit.layers.rotary_positions import rotated, rotation_tables
+from keras_vit.layers.position_embeddings_2d import rotated, rotation_tables
 from keras_vit.type_hints import Tensor
 
 

@@ -1,12 +1,16 @@
-"""The kinds of self-attention: plain, with relative positions (appendix D.3), by a fused kernel."""
+"""Attention with relative positions (appendix D.3), by a fused kernel, and as pooling."""
+
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_vit.backends.by_backend import fused_attention
-from keras_vit.initializers import RandomNormal
-from keras_vit.layers.attention import MultiHeadSelfAttention
+from keras_vit.initializers import RandomNormal, glorot_uniform
+from keras_vit.layers.attention import MultiHeadAttention, MultiHeadSelfAttention
 from keras_vit.layers.base import Layer
+from keras_vit.layers.mlp import MLP
+from keras_vit.layers.normalization import LayerNormalization
 from keras_vit.type_hints import Tensor
 
 
@@ -99,3 +103,52 @@ ATTENTIONS = {
     "relative": RelativeSelfAttention,
     "fused": FusedSelfAttention,
 }
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class MAPHead(MultiHeadAttention):
+    """Multi-head attention pooling, big_vision's alternative to the class token.
+
+    x = MHA(probe, tokens); x + MLP(LN(x)). No residual around the attention.
+
+    Args:
+        num_heads: int.
+        mlp_dim: int, hidden width of the MLP.
+        gelu: "tanh" or "erf".
+        layer_norm_epsilon: float.
+
+    Call arguments:
+        tokens: (batch, tokens, channels).
+
+    Returns:
+        (batch, channels).
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        mlp_dim: int,
+        gelu: str = "tanh",
+        layer_norm_epsilon: float = 1e-6,
+        **kwargs: Any,
+    ):
+        super().__init__(num_heads, **kwargs)
+        self.mlp_dim = mlp_dim
+        self.gelu = gelu
+        self.layer_norm_epsilon = layer_norm_epsilon
+        self.norm = self.inner(LayerNormalization, "norm", layer_norm_epsilon)
+        self.mlp = self.inner(MLP, "mlp", mlp_dim, gelu=gelu)
+
+    def build(self, input_shape: tuple) -> None:
+        shape = (1, 1, input_shape[-1])
+        self.probe = self.add_weight(name="probe", shape=shape, initializer=glorot_uniform())
+        super().build(input_shape)
+        self.norm.build(shape)
+        self.mlp.build(shape)
+
+    def call(self, tokens: Tensor) -> Tensor:
+        x = self.weighted_values(self.probabilities(self.probe, tokens), tokens)
+        return (x + self.mlp(self.norm(x)))[:, 0]
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        return input_shape[0], input_shape[2]

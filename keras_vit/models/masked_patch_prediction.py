@@ -3,19 +3,24 @@
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
+from keras_vit.backends.by_backend import batch_random
+from keras_vit.initializers import RandomNormal
+from keras_vit.layers.base import Layer
 from keras_vit.layers.patch_embedding import cut_patches
 from keras_vit.models.image_model import ImageModel, require_kind
-from keras_vit.models.masked_patch_targets import (
-    TARGETS,
-    patch_losses,
-    units_of,
-)
-from keras_vit.models.patch_corruption import PatchCorruption
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.name_suggestions import require_one_of
 from keras_vit.type_hints import Tensor
+
+# Three bits for each of red, green and blue.
+LEVELS = 8
+COLORS = LEVELS**3
+# The cells that a side of the patch is divided into, each one choice of 512 colors: one is the
+# paper's final setting. None stands for all pixels.
+TARGETS = {"mean_color": 1, "downsized": 4, "pixels": None}
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
@@ -127,3 +132,140 @@ class MaskedPatchPrediction(ImageModel):
     def from_config(cls, config: dict[str, Any], custom_objects: dict | None = None) -> keras.Model:
         model = keras.saving.deserialize_keras_object(config["model"], custom_objects)
         return super().from_config({**config, "model": model}, custom_objects)
+
+
+def corruption_of(patches: int, rate: float) -> tuple[int, int, int]:
+    """Returns how many of an image's patches are masked (80 %), replaced (10 %) and kept.
+
+    Masked ones get the mask embedding, replaced ones the embedding of another patch; kept ones are
+    predicted but not changed. Python's `round` takes halves to the even number.
+    """
+    corrupted = round(rate * patches)
+    masked, replaced = round(0.8 * corrupted), round(0.1 * corrupted)
+    return masked, replaced, corrupted - masked - replaced
+
+
+@keras.saving.register_keras_serializable(package="keras_vit")
+class PatchCorruption(Layer):
+    """Corrupts a part of the patch embeddings, before positions are added.
+
+    Args:
+        rate: float in (0, 1], the part of the patches of every image.
+        seed: int or None, the start of this layer's random stream.
+
+    Call arguments:
+        stem: (batch, rows, columns, channels) patch embeddings.
+
+    Returns:
+        A tensor like `stem`, and the (batch, corrupted) int32 indices of the
+        corrupted patches in raster order of the grid. Every image has the same
+        number of them, in random order, see `corruption_of`.
+    """
+
+    def __init__(self, rate: float = 0.5, seed: int | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.rate = rate
+        self.seed = seed
+        self.seed_generator = keras.random.SeedGenerator(seed)
+
+    def build(self, input_shape: tuple[int, ...]) -> None:
+        _, rows, columns, channels = input_shape
+        self.patches = rows * columns
+        self.counts = corruption_of(self.patches, self.rate)
+        if not 0 < self.rate <= 1 or sum(self.counts) < 1 or self.patches < 2:
+            raise ValueError(
+                "Expected a rate in (0, 1] that corrupts at least one of at least two patches. "
+                f"Received: rate={self.rate}, {rows} x {columns} patches"
+            )
+        initializer = RandomNormal(stddev=0.02)
+        self.mask = self.add_weight(name="mask", shape=(channels,), initializer=initializer)
+
+    def call(self, stem: Tensor) -> tuple[Tensor, Tensor]:
+        batch, rows, columns, channels = ops.shape(stem)
+        tokens = ops.reshape(stem, (-1, self.patches, channels))
+        shape = (batch, self.patches)
+        draws = batch_random()
+        order = ops.argsort(draws.uniform(shape, seed=self.seed_generator), axis=-1)
+        offset = draws.randint(shape, 1, self.patches, seed=self.seed_generator)
+        other = (ops.arange(self.patches) + offset) % self.patches
+        others = ops.take_along_axis(tokens, other[..., None], axis=1)
+
+        masked, replaced, _ = self.counts
+        rank = ops.argsort(order, axis=-1)[..., None]
+        mask = ops.cast(self.mask, tokens.dtype)
+        corrupted = ops.where(rank < masked + replaced, others, tokens)
+        corrupted = ops.where(rank < masked, mask, corrupted)
+        positions = ops.cast(order[:, : sum(self.counts)], "int32")
+        return ops.reshape(corrupted, (-1, rows, columns, channels)), positions
+
+    def compute_output_spec(self, stem: Tensor) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+        batch = stem.shape[0]
+        return (
+            keras.KerasTensor(stem.shape, dtype=self.compute_dtype),
+            keras.KerasTensor((batch, sum(self.counts)), dtype="int32"),
+        )
+
+
+def color_classes(colors: Tensor) -> Tensor:
+    """Returns the 3-bit colors of `colors`, (..., 3) RGB in [0, 1], as int32 (...) in [0, 512).
+
+    Red is most significant: 64 r + 8 g + b, each the floor of 8 times the color, at most 7.
+    """
+    levels = ops.clip(ops.floor(ops.cast(colors, "float32") * LEVELS), 0, LEVELS - 1)
+    levels = ops.cast(levels, "int32")
+    return levels[..., 0] * LEVELS**2 + levels[..., 1] * LEVELS + levels[..., 2]
+
+
+def color_of_class(classes: Tensor) -> np.ndarray:
+    """Returns the middle of the cube of colors of each class, (..., 3) RGB in [0, 1]."""
+    classes = np.asarray(classes)
+    levels = np.stack([classes // LEVELS**2, classes // LEVELS % LEVELS, classes % LEVELS], -1)
+    return (levels + 0.5) / LEVELS
+
+
+def units_of(target: str, patch_size: int) -> int:
+    """Returns how many numbers are predicted for a patch of so many pixels on a side."""
+    cells = TARGETS[target]
+    if cells is None:
+        return patch_size**2 * 3
+    if patch_size % cells:
+        raise ValueError(
+            f"target={target!r} needs patches whose side is a multiple of {cells} pixels. "
+            f"Received: {patch_size} pixels"
+        )
+    return cells**2 * COLORS
+
+
+def targets_of(target: str, patches: Tensor) -> Tensor:
+    """Returns the targets of (batch, patches, size, size, 3) pixels in [-1, 1].
+
+    They are the pixels, (batch, patches, 3 size^2), or int32 colors, (batch, patches, cells^2).
+    """
+    cells, (_, count, size, _, channels) = TARGETS[target], patches.shape
+    if cells is None:
+        return ops.reshape(patches, (-1, count, size * size * channels))
+    side = (cells, size // cells)
+    means = ops.mean(ops.reshape(patches, (-1, count, *side, *side, channels)), axis=(3, 5))
+    return color_classes((ops.reshape(means, (-1, count, cells**2, channels)) + 1) / 2)
+
+
+def patch_losses(target: str, patches: Tensor, positions: Tensor, predictions: Tensor) -> Tensor:
+    """Compares predictions with the patches of the image.
+
+    Args:
+        target: one of `TARGETS`: colors are compared by cross-entropy, pixels by their mean
+            squared error.
+        patches: (batch, patches, size, size, 3) float32 in [-1, 1].
+        positions: (batch, predicted) int indices of patches.
+        predictions: (batch, predicted, units) float32.
+
+    Returns:
+        (batch, predicted) float32 losses.
+    """
+    targets = ops.take_along_axis(targets_of(target, patches), positions[..., None], axis=1)
+    cells = TARGETS[target]
+    if cells is None:
+        return ops.mean(ops.square(targets - predictions), axis=-1)
+    logits = ops.reshape(predictions, (-1, positions.shape[1], cells**2, COLORS))
+    by_cell = ops.sparse_categorical_crossentropy(targets, logits, from_logits=True)
+    return ops.mean(by_cell, axis=-1)

@@ -1,1 +1,0 @@
-"""Photos as images of a model: reading and preparing them, and the names of their classes."""

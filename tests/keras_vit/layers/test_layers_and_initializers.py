@@ -7,7 +7,7 @@ import pytest
 
 from keras_vit import initializers, layers
 from keras_vit.backends.gelu import GELU_FLAVORS, TRAINED_GELU_FLAVORS
-from keras_vit.models.patch_corruption import PatchCorruption
+from keras_vit.models.masked_patch_prediction import PatchCorruption
 from tests.keras_vit.small import of_tensorflow, randomized, to_numpy
 
 TWICE_PHI = {

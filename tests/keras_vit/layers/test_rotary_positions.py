@@ -11,7 +11,7 @@ from keras import ops
 
 import keras_vit
 from keras_vit.layers import SwiGLU
-from keras_vit.layers.rotary_positions import rotated, rotation_tables
+from keras_vit.layers.position_embeddings_2d import rotated, rotation_tables
 from tests.keras_vit.small import (
     BACKEND,
     endpoints_of,

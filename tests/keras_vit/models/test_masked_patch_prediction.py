@@ -7,8 +7,8 @@ import pytest
 
 import keras_vit
 from keras_vit.layers.patch_embedding import cut_patches
-from keras_vit.models import masked_patch_targets as module
-from keras_vit.models.patch_corruption import PatchCorruption, corruption_of
+from keras_vit.models import masked_patch_prediction as module
+from keras_vit.models.masked_patch_prediction import PatchCorruption, corruption_of
 from tests.keras_vit.small import assert_same, endpoints_of, make_images, to_numpy
 from tests.tiny_vit import tiny_vit
 

@@ -25,13 +25,13 @@ BLOCK = re.compile(r"Transformer/encoderblock_(\d+)/(.+)")
 DECODER = "Decoder/"
 
 # The attributes of layers that are weights.
-_ATTRIBUTES = ("token", "registers", "probe", "embedding", "columns", "rows", "first")
+_ATTRIBUTES = ("token", "learned", "probe", "embedding", "columns", "rows", "first")
 _ATTRIBUTES += ("kernel", "bias", "gamma", "beta", "patch_matrix", "class_matrix")
 
 # From the path of a weight in a model to its published name: replaced one after the other.
 _RESIDUAL_UNIT = (r"^(block\d+)_(unit\d+)/", r"\1/\2/")
 _OF_VISION_TRANSFORMER = (
-    ("^class_embeddings/embedding", f"{DECODER}classes"),
+    ("^class_embeddings/learned", f"{DECODER}classes"),
     (r"^decoder_block_0*(\d+)/", rf"{DECODER}Transformer/encoderblock_\1/"),
     (r"^(decoder_|mask_products/)", DECODER),
     ("^mask_norm/", f"{DECODER}mask_norm/"),
@@ -39,7 +39,7 @@ _OF_VISION_TRANSFORMER = (
     ("^class_token/token", "cls"),
     ("^distillation_token/token", "dist"),
     ("^head_distillation/", "head/distillation/"),
-    ("^register_tokens/registers", "reg"),
+    ("^register_tokens/learned", "reg"),
     (r"^position_embedding_(\d+)/", r"encoder_block_\1/posembed_input/"),
     ("^position_embedding/", "Transformer/posembed_input/"),
     ("posembed_input/embedding", "posembed_input/pos_embedding"),

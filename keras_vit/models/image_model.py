@@ -22,6 +22,8 @@ from keras_vit.photos.imagenet_classes import class_names_of
 from keras_vit.photos.prepare_photos import outside_of_models
 from keras_vit.type_hints import Tensor
 
+# Attributes that are saved with a model where they are known.
+_SAVED = ("class_names", "preprocessing", "license", "activation", "thresholds")
 ACTIVATIONS = {
     "softmax": keras.ops.softmax,
     "sigmoid": keras.ops.sigmoid,
@@ -378,11 +380,8 @@ class ImageModel(keras.Model):
         known = {
             "trainable_layers": inner.trainability(self),
             "quantized_layers": inner.quantized_layers(self),
-            "class_names": self.class_names,
-            "preprocessing": self.preprocessing,
-            "license": self.license,
+            **{name: getattr(self, name) for name in _SAVED},
             "activation": self._record.activation,
-            "thresholds": self.thresholds,
         }
         constructor = {"name": self.name, "trainable": self.trainable, "dtype": dtype}
         known = {name: value for name, value in known.items() if value}
@@ -393,13 +392,32 @@ class ImageModel(keras.Model):
         arguments = dict(config)
         changes = arguments.pop("trainable_layers", {})
         modes = arguments.pop("quantized_layers", {})
-        known = ("class_names", "preprocessing", "activation", "license", "thresholds")
-        names, preprocessing, activation, license, *more = (arguments.pop(n, None) for n in known)
+        saved = {name: arguments.pop(name, None) for name in _SAVED}
         model = cls(**arguments)
         inner.apply_trainability(model, changes)
         inner.quantize_layers(model, modes)
-        if not isinstance(preprocessing, str | None):
-            raise ValueError(f"Expected `preprocessing` as a text. Received: {preprocessing!r}")
-        model.class_names, model.preprocessing = names, preprocessing
-        model.activation, model.license, model.thresholds = activation, license, *more
+        if not isinstance(saved["preprocessing"], str | None):
+            received = f"Received: {saved['preprocessing']!r}"
+            raise ValueError(f"Expected `preprocessing` as a text. {received}")
+        for name, value in saved.items():
+            setattr(model, name, value)
         return model
+
+
+class EncoderTrainer(ImageModel):
+    """The base of models around an encoder, their first argument, which is saved inside them."""
+
+    @property
+    def encoder(self) -> keras.Model:
+        """The `VisionTransformer` that is trained, on the same weights."""
+        return self._record.encoder
+
+    def get_config(self) -> dict[str, Any]:
+        config = super().get_config()
+        del config["dtype"]  # it is the encoder's
+        return {"encoder": keras.saving.serialize_keras_object(self.encoder), **config}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: dict | None = None) -> keras.Model:
+        encoder = keras.saving.deserialize_keras_object(config["encoder"], custom_objects)
+        return super().from_config({**config, "encoder": encoder}, custom_objects)

@@ -10,7 +10,7 @@ from keras_vit.backends.by_backend import batch_random
 from keras_vit.initializers import RandomNormal
 from keras_vit.layers.base import Layer
 from keras_vit.layers.patch_embedding import cut_patches
-from keras_vit.models.image_model import ImageModel, require_kind
+from keras_vit.models.image_model import EncoderTrainer, require_kind
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.name_suggestions import require_one_of
 from keras_vit.type_hints import Tensor
@@ -24,7 +24,7 @@ TARGETS = {"mean_color": 1, "downsized": 4, "pixels": None}
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class MaskedPatchPrediction(ImageModel):
+class MaskedPatchPrediction(EncoderTrainer):
     """Trains a Vision Transformer to predict patches that it does not see.
 
     Half of the patch embeddings of every image are corrupted before positions
@@ -42,7 +42,7 @@ class MaskedPatchPrediction(ImageModel):
     `keras.Model(masked.input, masked.endpoints)` belong together.
 
     Args:
-        model: a `keras_vit.VisionTransformer`, whose weights are trained. Its head
+        encoder: a `keras_vit.VisionTransformer`, whose weights are trained. Its head
             and pooling take no part and are not saved.
         target: "mean_color" (the 3-bit mean color of a patch, 512 classes),
             "downsized" (the 3-bit colors of the patch at 4 x 4 pixels, 16 times
@@ -63,7 +63,7 @@ class MaskedPatchPrediction(ImageModel):
 
     def __init__(
         self,
-        model: VisionTransformer,
+        encoder: VisionTransformer,
         target: str = "mean_color",
         corruption_rate: float = 0.5,
         seed: int | None = None,
@@ -71,44 +71,39 @@ class MaskedPatchPrediction(ImageModel):
         trainable: bool = True,
     ):
         require_one_of("target", target, TARGETS)
-        require_kind(model, VisionTransformer, "a keras_vit.VisionTransformer")
-        if model.input.shape[-1] != 3:
+        require_kind(encoder, VisionTransformer, "a keras_vit.VisionTransformer")
+        if encoder.input.shape[-1] != 3:
             raise ValueError(
                 "The targets are colors: expected a model of three channels. Received: "
-                f"in_channels={model.input.shape[-1]}"
+                f"in_channels={encoder.input.shape[-1]}"
             )
-        size, (height, width) = model.token_stride, model.input.shape[1:3]
-        if model.arguments["resnet"] and (height % size or width % size):
+        size, (height, width) = encoder.token_stride, encoder.input.shape[1:3]
+        if encoder.arguments["resnet"] and (height % size or width % size):
             raise ValueError(
                 f"A token of this hybrid stands for {size} x {size} pixels: expected an image size "
                 f"that is a multiple of them. Received: image_size=({height}, {width})"
             )
-        policy = model.get_layer("embedding").dtype_policy
-        stem, encoded = model.endpoints["stem"], model.endpoints["encoded"]
+        policy = encoder.get_layer("embedding").dtype_policy
+        stem, encoded = encoder.endpoints["stem"], encoder.endpoints["encoded"]
         corrupt = PatchCorruption(corruption_rate, seed, dtype=policy, name="corruption")
         corrupted, positions = corrupt(stem)
         tokens = keras.Model(stem, encoded, name="encoder")(corrupted)
-        places = (positions + model.num_prefix_tokens)[..., None]
+        places = (positions + encoder.num_prefix_tokens)[..., None]
         tokens = ops.take_along_axis(tokens, places, axis=1)
         predictions = keras.layers.Dense(
             units_of(target, size), kernel_initializer="zeros", dtype="float32", name="prediction"
         )(tokens)
-        patches = cut_patches(model.input, model.grid_size, size)
+        patches = cut_patches(encoder.input, encoder.grid_size, size)
         losses = patch_losses(target, patches, positions, predictions)
         super().__init__(
-            model.input,
+            encoder.input,
             {"positions": positions, "predictions": predictions, "losses": losses},
             {"target": target, "corruption_rate": corruption_rate, "seed": seed},
-            model.dtype_policy,
+            encoder.dtype_policy,
             name,
             trainable,
         )
-        self._record.encoder = model
-
-    @property
-    def encoder(self) -> VisionTransformer:
-        """The `VisionTransformer` that is trained."""
-        return self._record.encoder
+        self._record.encoder = encoder
 
     def compute_loss(
         self,
@@ -122,16 +117,6 @@ class MaskedPatchPrediction(ImageModel):
         if sample_weight is not None:
             by_image *= ops.reshape(ops.cast(sample_weight, by_image.dtype), (-1,))
         return ops.mean(by_image) + sum(self.losses)
-
-    def get_config(self) -> dict[str, Any]:
-        config = super().get_config()
-        del config["dtype"]  # it is the encoder's
-        return {"model": keras.saving.serialize_keras_object(self.encoder), **config}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: dict | None = None) -> keras.Model:
-        model = keras.saving.deserialize_keras_object(config["model"], custom_objects)
-        return super().from_config({**config, "model": model}, custom_objects)
 
 
 def corruption_of(patches: int, rate: float) -> tuple[int, int, int]:

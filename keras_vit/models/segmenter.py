@@ -13,10 +13,11 @@ from keras_vit.initializers import RandomNormal
 from keras_vit.interpolation import half_pixel_weights
 from keras_vit.layers.base import Layer
 from keras_vit.layers.encoder_block import EncoderBlock
+from keras_vit.layers.learned_tokens import LearnedTokens
 from keras_vit.layers.normalization import LayerNormalization
 from keras_vit.models.any_resolution import at_any_resolution
 from keras_vit.models.argument_ranges import checked
-from keras_vit.models.image_model import ImageModel, require_kind
+from keras_vit.models.image_model import EncoderTrainer, require_kind
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.type_hints import Tensor
 
@@ -25,7 +26,7 @@ _DROPOUT = 0.1  # of the decoder's MLPs, projections and attention probabilities
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class Segmenter(ImageModel):
+class Segmenter(EncoderTrainer):
     """A logit of every class for every pixel, by a Vision Transformer and a small decoder.
 
     A functional `keras.Model` from images, (batch, height, width, channels) float32 in [-1, 1], to
@@ -84,9 +85,10 @@ class Segmenter(ImageModel):
         rows, columns = encoder.grid_size
         names = list(encoder.endpoints)
         endpoints = {n: encoder.endpoints[n] for n in names[: names.index("encoded") + 1]}
-        patches = _Patches(encoder.num_prefix_tokens, name="patches", dtype=policy)
+        first = encoder.num_prefix_tokens
+        patches = endpoints["encoded"][:, first:] if first else endpoints["encoded"]
         decode = _mask_decoder if decoder == "mask" else _linear_decoder
-        endpoints |= decode(patches(endpoints["encoded"]), width, arguments, policy)
+        endpoints |= decode(patches, width, arguments, policy)
         grid = _Grid(name="masks_of_patches", dtype="float32")
         endpoints["masks"] = grid(endpoints.pop("masks"), endpoints["stem"])
         enlarge = EnlargedMasks(encoder.token_stride, name="enlarged_masks", dtype="float32")
@@ -94,11 +96,6 @@ class Segmenter(ImageModel):
         super().__init__(encoder.input, endpoints, arguments, policy, name, trainable)
         self._record.encoder = encoder
         self.license = encoder.license
-
-    @property
-    def encoder(self) -> VisionTransformer:
-        """The `VisionTransformer` inside, on the same weights."""
-        return self._record.encoder
 
     def any_resolution(self, outputs: str | Sequence[str] = "output") -> keras.Model:
         """Returns the same model, on the same weights, for images of every size.
@@ -118,16 +115,6 @@ class Segmenter(ImageModel):
         )
         arguments = self.encoder.arguments
         return at_any_resolution(self, outputs, arguments, padding, keep=EnlargedMasks)
-
-    def get_config(self) -> dict[str, Any]:
-        config = super().get_config()
-        del config["dtype"]  # it is the encoder's
-        return {"encoder": keras.saving.serialize_keras_object(self.encoder), **config}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: dict | None = None) -> keras.Model:
-        encoder = keras.saving.deserialize_keras_object(config["encoder"], custom_objects)
-        return super().from_config({**config, "encoder": encoder}, custom_objects)
 
 
 def _require_encoder(encoder, num_classes):
@@ -164,7 +151,7 @@ def _mask_decoder(patches, width, arguments, policy):
     count, initial = arguments["num_classes"], RandomNormal(stddev=0.02)
     projection = {"kernel_initializer": initial, "name": "decoder_projection", "dtype": policy}
     tokens = keras.layers.Dense(width, **projection)(patches)
-    tokens = ClassEmbeddings(count, name="class_embeddings", dtype=policy)(tokens)
+    tokens = LearnedTokens(count, None, 0.02, name="class_embeddings", dtype=policy)(tokens)
     found = {}
     for index in range(arguments["decoder_layers"]):
         block = EncoderBlock(
@@ -185,21 +172,6 @@ def _mask_decoder(patches, width, arguments, policy):
     return {**found, "masks": masks}
 
 
-class _Patches(Layer):
-    """Leaves out the tokens before those of the patches."""
-
-    def __init__(self, start: int, **kwargs: Any):
-        super().__init__(**kwargs)
-        self.start = start
-
-    def call(self, tokens: Tensor) -> Tensor:
-        return tokens[:, self.start :] if self.start else tokens
-
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        batch, tokens, channels = input_shape
-        return batch, None if tokens is None else tokens - self.start, channels
-
-
 class _Grid(Layer):
     """Gives tokens the rows and columns of the stem: (batch, rows, columns, channels)."""
 
@@ -209,32 +181,6 @@ class _Grid(Layer):
 
     def compute_output_shape(self, tokens_shape: tuple, stem_shape: tuple) -> tuple:  # type: ignore[override]
         return (*stem_shape[:3], tokens_shape[-1])
-
-
-@keras.saving.register_keras_serializable(package="keras_vit")
-class ClassEmbeddings(Layer):
-    """Appends one learned token for each class, (batch, tokens + num_classes, channels).
-
-    Args:
-        num_classes: int.
-    """
-
-    def __init__(self, num_classes: int, **kwargs: Any):
-        super().__init__(**kwargs)
-        self.num_classes = num_classes
-
-    def build(self, input_shape: tuple) -> None:
-        shape, initializer = (1, self.num_classes, input_shape[-1]), RandomNormal(stddev=0.02)
-        self.embedding = self.add_weight(name="embedding", shape=shape, initializer=initializer)
-
-    def call(self, tokens: Tensor) -> Tensor:
-        batch, _, channels = ops.shape(tokens)
-        classes = ops.broadcast_to(self.embedding, (batch, self.num_classes, channels))
-        return ops.concatenate([tokens, ops.cast(classes, tokens.dtype)], axis=1)
-
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        batch, tokens, channels = input_shape
-        return batch, None if tokens is None else tokens + self.num_classes, channels
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")

@@ -207,7 +207,7 @@ def embed(images: Tensor, a: SimpleNamespace) -> tuple[Tensor, Tensor]:
         x = _positions(grid, a)(x)
     if a.register_tokens:
         registers = {"num_tokens": a.register_tokens, "start": a.class_tokens}
-        x = layers.RegisterTokens(**registers, name="register_tokens", dtype=a.dtype)(x)
+        x = layers.LearnedTokens(**registers, name="register_tokens", dtype=a.dtype)(x)
     if a.dropout_rate > 0:
         x = layers.Dropout(a.dropout_rate, name="dropout", dtype=a.dtype)(x)
     return grid, x

@@ -220,7 +220,7 @@ INITIAL = [
     (lambda: layers.PositionEmbedding((14, 14)), (None, 197, 64), "embedding", 0.02, 6),
     (lambda: layers.LearnedPosition2D((40, 40), False), (None, 1600, 128), "s", 0.02, 6),
     (lambda: layers.RelativePosition(), (None, 12, 197, 64), "embedding", 0.02, 6),
-    (lambda: layers.RegisterTokens(8, 1), (None, 197, 512), "registers", 1e-6, 6),
+    (lambda: layers.LearnedTokens(8, 1), (None, 197, 512), "learned", 1e-6, 6),
     (lambda: layers.AxialAttention("width"), (None, 8, 56, 128), "kernel", 1 / np.sqrt(128), 6),
     (lambda: layers.AxialAttention("width"), (None, 8, 56, 128), "relative", 1 / 4, 6),
     (lambda: PatchCorruption(), (None, 14, 14, 2048), "mask", 0.02, 6),

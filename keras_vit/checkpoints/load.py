@@ -33,13 +33,10 @@ from keras_vit.models.segmenter import Segmenter
 from keras_vit.photos.imagenet_classes import imagenet_classes
 
 LAYOUTS = (Layout(), BiTLayout(), *TORCH_LAYOUTS)
-# Names of arrays that no model here has a place for, and why.
-_REFUSED = {r"lora_|\.base_layer\.": ADAPTER}
-# Names of arrays of a second class token, for other models than those that have one.
-_DISTILLED = {
-    r"dist_token|distillation_|head_dist": "is of a distilled model: its second class token takes "
-    'part in attention. Build the model with classifier="distilled". Nothing was loaded.',
-}
+_DISTILLED = (
+    "is of a distilled model: its second class token takes part in attention. Build the model with "
+    'classifier="distilled". Nothing was loaded.'
+)
 # Keys of a configuration that turn off the biases of these parts of every block.
 _BIASES = {"qkv_bias": "query key value", "proj_bias": "out Dense_0 Dense_1"}
 _BIASES |= {"query_bias": "query", "key_bias": "key", "value_bias": "value"}
@@ -164,7 +161,7 @@ def _open(model, path, position_grid=None, mean=None, std=None, flexible=False):
     grid = position_grid or contents.grid
     layout = layout_of(contents, grid)
     if _classifier_of(encoder_of(model)) != "distilled":
-        _refuse(contents, _DISTILLED)
+        _refuse(contents, "dist_token|distillation_|head_dist", _DISTILLED)
     license = row.license if row else contents.own.get("license") or layout.license
     license = None if license in PERMISSIVE else license
     contents.own = {**contents.own, "license": license}
@@ -208,11 +205,10 @@ def _classifier_of(model):
     return getattr(model, "arguments", {}).get("classifier")
 
 
-def _refuse(contents, refusals):
-    for marks, refusal in refusals.items():
-        refused = [name for name in contents.arrays if re.search(marks, name)]
-        if refused:
-            raise CheckpointError(f"{contents.path} {refusal}", left_over=refused)
+def _refuse(contents, marks, why):
+    """Refuses a file with arrays of such names."""
+    if refused := [name for name in contents.arrays if re.search(marks, name)]:
+        raise CheckpointError(f"{contents.path} {why}", left_over=refused)
 
 
 def _widen_head(contents, arrays):
@@ -257,7 +253,7 @@ def layout_of(contents: Contents, grid: Grid | None) -> FileLayout:
     for each in TORCH_LAYOUTS:
         if each.detect(contents.shapes):
             contents.arrays = each.converted(contents.arrays)
-    _refuse(contents, _REFUSED)
+    _refuse(contents, r"lora_|\.base_layer\.", ADAPTER)
     prefixes = {name[: m.end()] for name in contents.arrays for m in re.finditer(r"^|\.", name)}
     found: list[str] = []
     for prefix in sorted(prefixes):

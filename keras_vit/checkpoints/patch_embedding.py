@@ -60,16 +60,11 @@ def convert_patches(
     normalization: np.ndarray | None,
     flexible: bool,
 ) -> tuple[np.ndarray, np.ndarray | float]:
-    """Converts a patch kernel of color images to the images and patches of a model.
+    """Converts a patch kernel, (rows, columns, 3, width) float32, for a model of such `arguments`.
 
-    Args:
-        kernel: (rows, columns, 3, width) float32 array.
-        arguments: of the model: `in_channels` and `patch_size`.
-        normalization: of the images that the file was made for, None if they are in [-1, 1].
-        flexible: bool, whether a kernel of another patch size is resized.
-
-    Returns:
-        The kernel, (rows, columns, channels, width) float32, and a shift of the bias, (width,).
+    The `normalization` is None if the file's images are in [-1, 1]; a `flexible` kernel of another
+    patch size is resized. Returns the kernel, (rows, columns, in_channels, width) float32, and a
+    shift of the bias, (width,).
     """
     channels, size = arguments["in_channels"], (arguments["patch_size"],) * 2
     if flexible and size != kernel.shape[:2]:

@@ -374,6 +374,7 @@ HUGGING_FACE_SIGLIP_CLASSIFIER = dataclasses.replace(
     'pooling in its file unused. Build the model with classifier="gap".',
 )
 
+_TIMM_BLOCK = "norm1 attn.qkv attn.qkv attn.qkv attn.proj norm2 mlp.fc1 mlp.fc2"
 _TIMM = {
     "cls": "cls_token",
     "dist": "dist_token",
@@ -390,11 +391,7 @@ _TIMM = {
     "MAPHead_0/LayerNorm_0": "attn_pool.norm",
     "MAPHead_0/MlpBlock_0/Dense_0": "attn_pool.mlp.fc1",
     "MAPHead_0/MlpBlock_0/Dense_1": "attn_pool.mlp.fc2",
-    **in_blocks(
-        "blocks",
-        "norm1 attn.qkv attn.qkv attn.qkv attn.proj norm2 mlp.fc1 mlp.fc2 ls1.gamma ls2.gamma",
-        "mlp.fc1 mlp.fc1 mlp.fc2",
-    ),
+    **in_blocks("blocks", f"{_TIMM_BLOCK} ls1.gamma ls2.gamma", "mlp.fc1 mlp.fc1 mlp.fc2"),
 }
 TIMM = TorchLayout(
     title="timm's safetensors",
@@ -440,11 +437,7 @@ TIMM_DINOV3 = dataclasses.replace(
     tables=(
         {
             **_TIMM,
-            **in_blocks(
-                "blocks",
-                "norm1 attn.qkv attn.qkv attn.qkv attn.proj norm2 mlp.fc1 mlp.fc2 gamma_1 gamma_2",
-                "mlp.fc1_g mlp.fc1_x mlp.fc2",
-            ),
+            **in_blocks("blocks", f"{_TIMM_BLOCK} gamma_1 gamma_2", "mlp.fc1_g mlp.fc1_x mlp.fc2"),
             # Models whose names end with _qkvb have the first and the last.
             f"{_BLOCK[1]}/bias": "blocks.{}.attn.q_bias",
             f"{_BLOCK[2]}/bias": "blocks.{}.attn.k_bias",
@@ -464,12 +457,7 @@ META_DINOV3 = MetaDINOv3Layout(
         {
             **_TIMM,
             "reg": "storage_tokens",
-            **in_blocks(
-                "blocks",
-                "norm1 attn.qkv attn.qkv attn.qkv attn.proj norm2 mlp.fc1 mlp.fc2 ls1.gamma "
-                "ls2.gamma",
-                "mlp.w1 mlp.w2 mlp.w3",
-            ),
+            **in_blocks("blocks", f"{_TIMM_BLOCK} ls1.gamma ls2.gamma", "mlp.w1 mlp.w2 mlp.w3"),
         },
     ),
     # Norms of small crops have no part in evaluation.
@@ -477,13 +465,12 @@ META_DINOV3 = MetaDINOv3Layout(
     **_DINOV3,
 )
 
-_SEGMENTER_BLOCK = "norm1 attn.qkv attn.qkv attn.qkv attn.proj norm2 mlp.fc1 mlp.fc2"
 _SEGMENTER_MASK = {
     **{published: f"encoder.{name}" for published, name in _TIMM.items() if "MAP" not in published},
     **{
         f"{DECODER}{published}": name
         for published, name in {
-            **in_blocks("decoder.blocks", _SEGMENTER_BLOCK),
+            **in_blocks("decoder.blocks", _TIMM_BLOCK),
             "classes": "decoder.cls_emb",
             "projection": "decoder.proj_dec",
             "norm": "decoder.decoder_norm",

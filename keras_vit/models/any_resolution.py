@@ -1,4 +1,4 @@
-"""A Vision Transformer's graph for images of any size, and its attention weights."""
+"""A Vision Transformer's graph for images of any size, and the attention weights of a block."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -50,24 +50,6 @@ def at_any_resolution(
         clone_function=lambda layer: layer,
         call_function=call,
     )
-
-
-def attention_of_blocks(
-    arguments: Mapping[str, Any],
-    blocks: Sequence[EncoderBlock],
-    inputs: Sequence[Tensor],
-    rotation: Mapping[str, Tensor],
-) -> dict[str, Tensor]:
-    """Returns what `VisionTransformer.attention_endpoints` does."""
-    if arguments["attention"] == "axial":
-        raise ValueError(
-            "Axial attention has one map for every row and column instead of one for the "
-            'image. Use a model with attention="global".'
-        )
-    return {
-        f"block_{index:02d}/attention": AttentionOfBlock(block)(tokens, **rotation)
-        for index, (block, tokens) in enumerate(zip(blocks, inputs, strict=True))
-    }
 
 
 class AttentionOfBlock(keras.layers.Layer):

@@ -17,6 +17,7 @@ from keras import ops
 
 from keras_vit.backends.by_backend import predicting
 from keras_vit.models import inner_layers as inner
+from keras_vit.models.argument_ranges import as_height_width
 from keras_vit.name_suggestions import refuse_unknown, require_one_of
 from keras_vit.photos.imagenet_classes import class_names_of
 from keras_vit.photos.prepare_photos import outside_of_models
@@ -88,6 +89,13 @@ def require_kind(model: Any, kind: type | tuple[type, ...], expected: str) -> No
             name, inside = f"{model.name}, ", model_inside(model)
         received = f"{name}a {type(model).__name__}"
         raise ValueError(f"Expected {expected}. Received: {received}.{inside}")
+
+
+def images_and_policy(arguments: Mapping[str, Any], dtype: Any) -> tuple[Tensor, keras.DTypePolicy]:
+    """Returns a model's input, (batch, height, width, in_channels), and its layers' policy."""
+    shape = (*as_height_width(arguments["image_size"]), arguments["in_channels"])
+    images = keras.Input(shape, dtype="float32", name="images")
+    return images, keras.dtype_policies.get(dtype or keras.config.dtype_policy())
 
 
 def classification_head(

@@ -235,17 +235,11 @@ def targets_of(target: str, patches: Tensor) -> Tensor:
 
 
 def patch_losses(target: str, patches: Tensor, positions: Tensor, predictions: Tensor) -> Tensor:
-    """Compares predictions with the patches of the image.
+    """Returns the losses of the predicted patches of images, (batch, predicted) float32.
 
-    Args:
-        target: one of `TARGETS`: colors are compared by cross-entropy, pixels by their mean
-            squared error.
-        patches: (batch, patches, size, size, 3) float32 in [-1, 1].
-        positions: (batch, predicted) int indices of patches.
-        predictions: (batch, predicted, units) float32.
-
-    Returns:
-        (batch, predicted) float32 losses.
+    Colors are compared by cross-entropy, pixels by their mean squared error. `patches` are (batch,
+    patches, size, size, 3) float32 in [-1, 1], `positions`, (batch, predicted), their int indices,
+    and `predictions` (batch, predicted, units) float32.
     """
     targets = ops.take_along_axis(targets_of(target, patches), positions[..., None], axis=1)
     cells = TARGETS[target]

@@ -7,8 +7,8 @@ import keras
 
 from keras_vit import layers
 from keras_vit.layers.axial import batch_normalization, convolution
-from keras_vit.models.argument_ranges import as_height_width, checked
-from keras_vit.models.image_model import ImageModel, classification_head
+from keras_vit.models.argument_ranges import checked
+from keras_vit.models.image_model import ImageModel, classification_head, images_and_policy
 from keras_vit.type_hints import ImageSize, Tensor
 
 
@@ -140,9 +140,7 @@ class AxialResNet(ImageModel):
 
 def _padded_images(arguments: dict[str, Any], dtype: Any):
     """Returns (the input, the input with a border of 3 zeros, the policy of the layers)."""
-    shape = (*as_height_width(arguments["image_size"]), arguments["in_channels"])
-    images = keras.Input(shape, dtype="float32", name="images")
-    policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+    images, policy = images_and_policy(arguments, dtype)
     pad = keras.layers.ZeroPadding2D(3, "channels_last", name="pad_root", dtype=policy)
     return images, pad(images), policy
 

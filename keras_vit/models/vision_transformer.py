@@ -12,9 +12,9 @@ from keras_vit import layers
 from keras_vit.backends.by_backend import require_fused
 from keras_vit.initializers import VarianceScaling
 from keras_vit.layers.position_embeddings_2d import POSITION_EMBEDDINGS
-from keras_vit.models.any_resolution import at_any_resolution, attention_of_blocks
-from keras_vit.models.argument_ranges import CLASS_TOKENS, as_height_width, checked
-from keras_vit.models.image_model import ImageModel, classification_head
+from keras_vit.models.any_resolution import AttentionOfBlock, at_any_resolution
+from keras_vit.models.argument_ranges import CLASS_TOKENS, checked
+from keras_vit.models.image_model import ImageModel, classification_head, images_and_policy
 from keras_vit.models.resnets import hybrid_stem, stem_stride
 from keras_vit.type_hints import ImageSize, Tensor
 
@@ -111,9 +111,7 @@ class VisionTransformer(ImageModel):
         dtype: str | keras.DTypePolicy | None = None,
     ):
         arguments = checked(locals())
-        shape = (*as_height_width(image_size), arguments["in_channels"])
-        images = keras.Input(shape, dtype="float32", name="images")
-        policy = keras.dtype_policies.get(dtype or keras.config.dtype_policy())
+        images, policy = images_and_policy(arguments, dtype)
         if arguments["flash_attention"]:
             require_fused(policy.compute_dtype, arguments["hidden_size"] // arguments["num_heads"])
             # Where the model is loaded, and for other dtypes, it decides for itself.
@@ -171,8 +169,16 @@ class VisionTransformer(ImageModel):
         Raises:
             ValueError: if the model's attention is axial.
         """
-        inputs, rotation = self._record.block_inputs, self._record.rotation
-        return attention_of_blocks(self.arguments, self.blocks, inputs, rotation)
+        if self.arguments["attention"] == "axial":
+            raise ValueError(
+                "Axial attention has one map for every row and column instead of one for the "
+                'image. Use a model with attention="global".'
+            )
+        pairs = zip(self.blocks, self._record.block_inputs, strict=True)
+        return {
+            f"block_{index:02d}/attention": AttentionOfBlock(block)(tokens, **self._record.rotation)
+            for index, (block, tokens) in enumerate(pairs)
+        }
 
     def any_resolution(self, outputs: str | Sequence[str] = "output") -> keras.Model:
         """Returns the same model, on the same weights, for images of every size.

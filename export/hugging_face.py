@@ -14,8 +14,8 @@ import numpy as np
 
 from keras_vit.checkpoints import torch_layouts
 from keras_vit.checkpoints.array_files import write_safetensors
-from keras_vit.checkpoints.library_configs import CONFIG, OURS, PREPROCESSOR
-from keras_vit.checkpoints.library_folder import METHODS, RENAMED
+from keras_vit.checkpoints.library_configs import CONFIG, OURS, PREPROCESSOR, RENAMED
+from keras_vit.checkpoints.library_folder import METHODS
 from keras_vit.checkpoints.weights_of_model import weights_of
 from keras_vit.models import VisionTransformer
 from keras_vit.name_suggestions import require_one_of

@@ -27,7 +27,11 @@ MODEL_TYPES += ("siglip_vision_model",)
 # Names of Hugging Face and of timm.
 _GELU = {"gelu": "erf", "gelu_erf": "erf", "gelu_python": "erf"}
 _GELU |= dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_tanh"), "tanh")
-_HUGGING_FACE_NAMES = {"num_heads": "num_attention_heads", "layer_norm_epsilon": "layer_norm_eps"}
+POOLING = {"token": "token", "avg": "gap", "map": "map", "": "unpooled"}  # timm's
+RENAMED = {"embed_dim": "hidden_size", "intermediate_size": "mlp_dim", "img_size": "image_size"}
+RENAMED |= dict.fromkeys(("num_hidden_layers", "depth"), "num_layers")
+RENAMED |= dict.fromkeys(("num_register_tokens", "num_reg_tokens", "reg_tokens"), "register_tokens")
+RENAMED |= {"num_attention_heads": "num_heads", "layer_norm_eps": "layer_norm_epsilon"}
 _DEFAULTS = {n: p.default for n, p in inspect.signature(VisionTransformer).parameters.items()}
 
 
@@ -134,8 +138,8 @@ def stated_arguments(config: Mapping[str, Any]) -> dict[str, Any]:
             stated["position_embedding"] = "none"
     else:
         config = tower if isinstance(tower, Mapping) else config
-        names = {ours: name for ours, name in _HUGGING_FACE_NAMES.items() if name in config}
-        stated = {**config, **own, **{ours: config[name] for ours, name in names.items()}}
+        renamed = {"num_attention_heads", "layer_norm_eps"} & config.keys()
+        stated = {**config, **own, **{RENAMED[name]: config[name] for name in renamed}}
     theta = own.get("rope_temperature", config.get("rope_theta", THETA))
     if theta != THETA:
         raise CheckpointError(

@@ -16,7 +16,9 @@ from keras_vit.checkpoints.library_configs import (
     CONFIG,
     MODEL_TYPES,
     OURS,
+    POOLING,
     PREPROCESSOR,
+    RENAMED,
     json_beside,
     stated_arguments,
 )
@@ -38,11 +40,7 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
     "siglip": {"gelu": "tanh"},
     "siglip_vision_model": {"gelu": "tanh"},
 }
-# Theirs of our arguments, which are those that a folder states.
-RENAMED = {"embed_dim": "hidden_size", "intermediate_size": "mlp_dim", "img_size": "image_size"}
-RENAMED |= dict.fromkeys(("num_hidden_layers", "depth"), "num_layers")
-RENAMED |= dict.fromkeys(("num_register_tokens", "num_reg_tokens", "reg_tokens"), "register_tokens")
-RENAMED |= {"num_attention_heads": "num_heads", "layer_norm_eps": "layer_norm_epsilon"}
+# Our arguments that a folder states.
 _STATED = {*RENAMED.values(), "patch_size", "position_embedding", "mlp", "gelu"}
 # timm's further arguments that models here follow, that the arrays show, or that training has.
 _OF_TIMM = re.compile(
@@ -50,7 +48,6 @@ _OF_TIMM = re.compile(
     "init_values|no_embed_class|pos_embed|act_layer|(qkv|proj)_bias|(dynamic|strict)_img_.*|"
     "rope_temperature|weight_init|.*_rate"
 )
-_POOLING = {"token": "token", "avg": "gap", "map": "map", "": "unpooled"}
 # Pillow's numbers of the ways to resize, and timm's names that are not ours.
 METHODS = {1: "lanczos3", 2: "bilinear", 3: "bicubic"}
 _NAMES = {"lanczos": "lanczos3", "random": "bilinear"}
@@ -164,19 +161,19 @@ def _classifier(config, layout, shapes, stated, classes):
             return "gap" if classes else pooled
         # DINOv2's head reads the mean of the patches too.
         return "token_gap" if classes and config["model_type"].startswith("dinov2") else "token"
-    usual = {ours: theirs for theirs, ours in _POOLING.items()}[stated["classifier"]]
+    usual = {ours: theirs for theirs, ours in POOLING.items()}[stated["classifier"]]
     pool = stated.get("global_pool", config.get("global_pool", usual))
     if pool == "avg" and has_token and (layout.class_entry or not classes):
         # Without a head loading warns that timm's output is another part of it.
         return "token_gap" if classes else "token"
-    if pool not in _POOLING or (pool == "token") != has_token or "fc_norm.weight" in shapes:
+    if pool not in POOLING or (pool == "token") != has_token or "fc_norm.weight" in shapes:
         raise CheckpointError(
             "Expected timm's pooling of a class token, or without one the mean after the last "
             f"normalization, or attention. {CONFIG} says global_pool={pool!r}, with"
             f"{'' if has_token else 'out'} a class token"
             f"{' and with fc_norm' if 'fc_norm.weight' in shapes else ''}."
         )
-    return _POOLING[pool]
+    return POOLING[pool]
 
 
 def _preprocessing(contents, size):

@@ -17,6 +17,7 @@ from keras_vit.checkpoints.errors import CheckpointError, some
 from keras_vit.checkpoints.layout import FileArray, FileLayout, Grid
 from keras_vit.checkpoints.library_configs import (
     MODEL_TYPES,
+    POOLING,
     arguments_of_model,
     stated_arguments,
     stated_normalization,
@@ -43,7 +44,6 @@ _BIASES |= {"query_bias": "query", "key_bias": "key", "value_bias": "value"}
 # The parts after the encoder.
 _OPTIONAL = ("head", "pre_logits")
 _HEADS = {"head/kernel", "resnet/head/conv2d/kernel", "Decoder/classes", "Decoder/head/kernel"}
-_POOLING = {"token": "token", "avg": "gap", "map": "map"}  # timm's
 
 
 class _File(NamedTuple):
@@ -440,7 +440,7 @@ def _compare_stated_arguments(model, contents, row, layout, stated):
         if name in stated and model.arguments.get(name, stated[name]) != stated[name]
     }
     pool = stated.get("global_pool")
-    pool = contents.own.get("classifier") or (pool and _POOLING.get(str(pool), f"timm's {pool}"))
+    pool = contents.own.get("classifier") or (pool and POOLING.get(str(pool), f"timm's {pool}"))
     if pool == "gap" and layout.class_entry:
         pool = "token_gap"  # of which it is the second half
     if pool == "token" and _classifier_of(model) == "distilled":

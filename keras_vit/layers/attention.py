@@ -19,7 +19,7 @@ class MultiHeadAttention(Layer):
 
     def __init__(self, num_heads: int, **kwargs: Any):
         super().__init__(**kwargs)
-        self.num_heads = num_heads
+        self.keep(locals())
 
     def build(self, input_shape: tuple) -> None:
         channels = input_shape[-1]
@@ -109,7 +109,7 @@ class MultiHeadSelfAttention(MultiHeadAttention):
 
     def __init__(self, num_heads: int, dropout_rate: float = 0.0, **kwargs: Any):
         super().__init__(num_heads, **kwargs)
-        self.dropout_rate = dropout_rate
+        self.keep(locals())
         self.dropout = self.inner(Dropout, "dropout", dropout_rate)
 
     def call(

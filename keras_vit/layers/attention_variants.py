@@ -133,9 +133,7 @@ class MAPHead(MultiHeadAttention):
         **kwargs: Any,
     ):
         super().__init__(num_heads, **kwargs)
-        self.mlp_dim = mlp_dim
-        self.gelu = gelu
-        self.layer_norm_epsilon = layer_norm_epsilon
+        self.keep(locals())
         self.norm = self.inner(LayerNormalization, "norm", layer_norm_epsilon)
         self.mlp = self.inner(MLP, "mlp", mlp_dim, gelu=gelu)
 

@@ -107,8 +107,7 @@ class AxialAttention(Layer):
     def __init__(self, axis: str, num_groups: int = 8, **kwargs: Any):
         super().__init__(**kwargs)
         require_one_of("axis", axis, ("height", "width"))
-        self.axis = axis
-        self.num_groups = num_groups
+        self.keep(locals())
 
     def build(self, input_shape: tuple) -> None:
         _, height, width, channels = input_shape
@@ -199,7 +198,7 @@ class AxialUnit(BottleneckUnit):
 
     def __init__(self, filters: int, strides: int = 1, num_groups: int = 8, **kwargs: Any):
         super().__init__(filters, strides, **kwargs)
-        self.num_groups = num_groups
+        self.keep(locals())
 
     def build(self, input_shape: tuple) -> None:
         _, height, width, channels = input_shape

@@ -1,18 +1,22 @@
 """The base class of the layers."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
 
 
 class Layer(keras.layers.Layer):
-    """A layer that keeps each argument of its constructor as an attribute of the same name.
+    """A layer whose configuration is the arguments of its constructor, kept as attributes.
 
-    Its configuration is those arguments. Its output has the shape of its first input, unless
-    `compute_output_shape` says otherwise.
+    Its output has the shape of its first input, unless `compute_output_shape` says otherwise.
     """
+
+    def keep(self, arguments: Mapping[str, Any]) -> None:
+        """Keeps the arguments of a constructor, its `locals()`, as attributes of their names."""
+        for name in arguments.keys() - {"self", "kwargs", "__class__"}:
+            setattr(self, name, arguments[name])
 
     def inner(
         self, make: Callable, name: str, *args: Any, shape: tuple | None = None, **kwargs: Any

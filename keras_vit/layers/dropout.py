@@ -40,8 +40,7 @@ class Dropout(Layer):
         super().__init__(**kwargs)
         if not 0 <= rate < 1:
             raise ValueError(f"`rate` must lie in [0, 1). Received: rate={rate}")
-        self.rate = rate
-        self.seed = seed
+        self.keep(locals())
         if rate > 0:
             self.seed_generator = RepeatableSeeds(seed)
         self.supports_masking = True

@@ -55,16 +55,7 @@ class EncoderBlock(Layer):
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.num_heads = num_heads
-        self.mlp_dim = mlp_dim
-        self.attention_type = attention_type
-        self.mlp_type = mlp_type
-        self.dropout_rate = dropout_rate
-        self.attention_dropout_rate = attention_dropout_rate
-        self.stochastic_depth_rate = stochastic_depth_rate
-        self.gelu = gelu
-        self.layer_norm_epsilon = layer_norm_epsilon
-        self.remat = remat
+        self.keep(locals())
 
         inner = self.inner
         self.attention_norm = inner(LayerNormalization, "attention_norm", layer_norm_epsilon)

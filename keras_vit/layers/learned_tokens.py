@@ -30,9 +30,7 @@ class LearnedTokens(Layer):
 
     def __init__(self, num_tokens: int, start: int | None, stddev: float = 1e-6, **kwargs: Any):
         super().__init__(**kwargs)
-        self.num_tokens = num_tokens
-        self.start = start
-        self.stddev = stddev
+        self.keep(locals())
 
     def build(self, input_shape: tuple) -> None:
         shape, initializer = (1, self.num_tokens, input_shape[-1]), RandomNormal(stddev=self.stddev)

@@ -35,9 +35,7 @@ class MLP(Layer):
     def __init__(self, mlp_dim: int, dropout_rate: float = 0.0, gelu: str = "tanh", **kwargs: Any):
         super().__init__(**kwargs)
         require_one_of("gelu", gelu, GELU_FLAVORS)
-        self.mlp_dim = mlp_dim
-        self.dropout_rate = dropout_rate
-        self.gelu = gelu
+        self.keep(locals())
         self.hidden_dropout = self.inner(Dropout, "hidden_dropout", dropout_rate)
         self.output_dropout = self.inner(Dropout, "output_dropout", dropout_rate)
 

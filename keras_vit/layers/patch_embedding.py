@@ -44,8 +44,7 @@ class PatchEmbedding(Layer):
 
     def __init__(self, hidden_size: int, patch_size: int, **kwargs: Any):
         super().__init__(**kwargs)
-        self.hidden_size = hidden_size
-        self.patch_size = patch_size
+        self.keep(locals())
         sizes = (hidden_size, patch_size, patch_size)  # the last is the stride
         options: dict[str, Any] = {"kernel_initializer": VarianceScaling()}
         options["data_format"] = "channels_last"

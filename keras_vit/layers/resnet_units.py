@@ -111,7 +111,7 @@ class RootPooling(Layer):
     def __init__(self, padding: str = "edge", **kwargs: Any):
         super().__init__(**kwargs)
         require_one_of("padding", padding, POOL_PADDINGS)
-        self.padding = padding
+        self.keep(locals())
 
     def call(self, inputs: Tensor) -> Tensor:
         padded = ops.pad(inputs, ((0, 0), (1, 1), (1, 1), (0, 0)), POOL_PADDINGS[self.padding])
@@ -147,8 +147,7 @@ class BottleneckUnit(Layer):
 
     def __init__(self, filters: int, strides: int = 1, **kwargs: Any):
         super().__init__(**kwargs)
-        self.filters = filters
-        self.strides = strides
+        self.keep(locals())
 
     def build(self, input_shape: tuple) -> None:
         channels, width = input_shape[-1], self.expansion * self.filters

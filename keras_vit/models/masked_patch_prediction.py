@@ -149,8 +149,7 @@ class PatchCorruption(Layer):
 
     def __init__(self, rate: float = 0.5, seed: int | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.rate = rate
-        self.seed = seed
+        self.keep(locals())
         self.seed_generator = keras.random.SeedGenerator(seed)
 
     def build(self, input_shape: tuple[int, ...]) -> None:

@@ -200,7 +200,7 @@ class MaskProducts(Layer):
 
     def __init__(self, num_classes: int, **kwargs: Any):
         super().__init__(**kwargs)
-        self.num_classes = num_classes
+        self.keep(locals())
 
     def build(self, input_shape: tuple) -> None:
         shape = (input_shape[-1],) * 2
@@ -238,7 +238,7 @@ class PaddedImages(Layer):
 
     def __init__(self, patch_size: int, color: Sequence[float], **kwargs: Any):
         super().__init__(**kwargs)
-        self.patch_size = patch_size
+        self.keep(locals())
         self.color = tuple(color)
 
     def call(self, images: Tensor) -> Tensor:
@@ -271,7 +271,7 @@ class EnlargedMasks(Layer):
 
     def __init__(self, patch_size: int, **kwargs: Any):
         super().__init__(**kwargs)
-        self.patch_size = patch_size
+        self.keep(locals())
 
     def call(self, masks: Tensor, images: Tensor) -> Tensor:
         height, width = ops.shape(images)[1:3]

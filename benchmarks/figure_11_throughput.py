@@ -15,8 +15,8 @@ from benchmarks.harness.command_line import add_shared, show
 from benchmarks.harness.process import Process, ProcessError
 from keras_vit.training.command_line.options import CommandParser
 from keras_vit.training.errors import UsageError
-from keras_vit.training.io import atomic
 from keras_vit.training.io.progress_bar import track
+from keras_vit.training.reporting.matplotlib_figures import new_figure, write_png
 from keras_vit.variants import arguments_of
 
 # The models and sizes of the paper's figure.
@@ -79,8 +79,7 @@ def run(options: argparse.Namespace) -> None:
         for each in measurements
     ]
     show(rows, title)
-    with atomic.atomic_file(options.output) as temporary:
-        draw(measurements, title).savefig(temporary, format="png")
+    write_png(draw(measurements, title), options.output)
 
 
 def rates(
@@ -121,10 +120,7 @@ def search(ask: Callable[..., dict], max_batch: int) -> tuple[float, int, int, b
 
 def draw(measurements: Sequence[Measurement], title: str) -> Any:
     """Returns a matplotlib figure: rate and largest batch against the size, a line per model."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 3.6), dpi=130, layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = new_figure(panels=2)
     for model, group in itertools.groupby(measurements, lambda each: each.model):
         points = [each for each in group if each.largest_batch]
         sizes = [each.image_size for each in points]

@@ -412,7 +412,7 @@ class ImageModel(keras.Model):
         return model
 
 
-class EncoderTrainer(ImageModel):
+class ModelAroundEncoder(ImageModel):
     """The base of models around an encoder, their first argument, which is saved inside them."""
 
     @property

@@ -10,7 +10,7 @@ from keras_vit.backends.by_backend import batch_random
 from keras_vit.initializers import RandomNormal
 from keras_vit.layers.base import Layer
 from keras_vit.layers.patch_embedding import cut_patches
-from keras_vit.models.image_model import EncoderTrainer, require_kind
+from keras_vit.models.image_model import ModelAroundEncoder, require_kind
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.name_suggestions import require_one_of
 from keras_vit.type_hints import Tensor
@@ -24,7 +24,7 @@ TARGETS = {"mean_color": 1, "downsized": 4, "pixels": None}
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class MaskedPatchPrediction(EncoderTrainer):
+class MaskedPatchPrediction(ModelAroundEncoder):
     """Trains a Vision Transformer to predict patches that it does not see.
 
     Half of the patch embeddings of every image are corrupted before positions

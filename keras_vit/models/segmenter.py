@@ -17,7 +17,7 @@ from keras_vit.layers.learned_tokens import LearnedTokens
 from keras_vit.layers.normalization import LayerNormalization
 from keras_vit.models.any_resolution import at_any_resolution
 from keras_vit.models.argument_ranges import checked
-from keras_vit.models.image_model import EncoderTrainer, require_kind
+from keras_vit.models.image_model import ModelAroundEncoder, require_kind
 from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.type_hints import Tensor
 
@@ -26,7 +26,7 @@ _DROPOUT = 0.1  # of the decoder's MLPs, projections and attention probabilities
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class Segmenter(EncoderTrainer):
+class Segmenter(ModelAroundEncoder):
     """A logit of every class for every pixel, by a Vision Transformer and a small decoder.
 
     A functional `keras.Model` from images, (batch, height, width, channels) float32 in [-1, 1], to
@@ -36,6 +36,7 @@ class Segmenter(EncoderTrainer):
     `endpoints` are the encoder's up to "encoded", then of the mask decoder "decoder_block_00" and
     so on, (batch, patches + classes, hidden_size), and "class_embeddings", (batch, num_classes,
     hidden_size), normalized; of both "masks", (batch, rows, columns, num_classes), and "logits".
+    `encoder` is the Vision Transformer inside, on the same weights.
 
     Args:
         encoder: a `keras_vit.VisionTransformer` without head; hybrids too. Its weights are

@@ -10,9 +10,9 @@ import tensorflow as tf
 from keras_vit.checkpoints.save import require_finite
 from keras_vit.training.inference.interface import LABELS_FILE, Interface, image_size
 from keras_vit.training.io.atomic import atomic_file
+from keras_vit.training.io.quiet_start import quiet_conversion
 
 from ..errors import damage_refused, imported
-from ..quiet_conversion import quiet_conversion
 from ..supported_models import FILE_LIMIT, output_name, portable
 from ..tflite.gpu_delegate_fixes import for_delegates
 

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from keras_vit.training.io.quiet_start import quiet_conversion
+
 from ..errors import ExportError
-from ..quiet_conversion import quiet_conversion
 
 # The operations with weights: nearly all the time of a Transformer, and the only
 # ones whose rounding costs no accuracy to speak of.

@@ -39,8 +39,8 @@ from ..tflite.flatbuffer import TFLiteFile
 from ..tflite.mediapipe_metadata import metadata_of
 from ..tflite.to_tflite import MAIN, signatures
 from ..web.to_web import litert_js, write_page
-from . import NPZ, ONNX, RUNTIMES, SAVED_MODEL, TFLITE, TIMM, TRANSFORMERS
 from .browser import chromium, served
+from .report import NPZ, ONNX, RUNTIMES, SAVED_MODEL, TFLITE, TIMM, TRANSFORMERS
 from .subprocesses import run_compiled, run_in_torch
 
 BATCH = 8
@@ -97,7 +97,7 @@ class Delegation:
 class Artifact:
     """An exported file, opened by what will run it in the end."""
 
-    kind: str  # key of `export.verification.thresholds.THRESHOLDS`
+    kind: str  # key of `export.verification.report.THRESHOLDS`
     output: str  # "logits", "probabilities" or "representation"
     # From images (n, height, width, 3) float32 in [0, 1] to the outputs (n, …), and to what an
     # accelerator took, None where there is none.

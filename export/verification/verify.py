@@ -27,10 +27,9 @@ from ..largest_activations import FLOAT16_LARGEST, largest_activations
 from ..supported_models import CLASSIFIERS, check_range, portable
 from ..tflite.mediapipe_metadata import is_metadata
 from ..web.to_web import page_settings, settings_of_page, tflite_of_page
-from .report import Report
+from .report import THRESHOLDS, Report, Thresholds
 from .runtimes import in_batches, open_artifact
 from .subprocesses import measure
-from .thresholds import THRESHOLDS, Thresholds
 
 logger = logging.getLogger("keras_vit")
 THREADS = (1, 2)
@@ -66,7 +65,7 @@ def verify(
         labels: (n,) int classes, or (n, classes), positive at each label of the image, in the
             model's order, to compare accuracies, or None. An image without any label is not
             counted. Of a model of pixels (n, height, width) int classes, negative without one.
-        runtime: what runs it, key of `export.verification.RUNTIMES`:
+        runtime: what runs it, key of `export.verification.report.RUNTIMES`:
             for a .tflite file "interpreter", LiteRT's `CompiledModel` on this processor,
             "compiled", or on the GPU, "gpu", "openvino", "mediapipe", on pixels rounded to
             bytes, and LiteRT.js in Chromium, "browser", or on the GPU, "browser-gpu". None

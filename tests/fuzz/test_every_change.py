@@ -121,7 +121,7 @@ def test_exports(some, name, faulty, request, tmp_path):
     source, target = tmp_path / "source.keras", tmp_path / "exports" / f"model.{name}"
     target.parent.mkdir()
     tiny_vit(num_layers=1).save(source)
-    used = ("command_line.export", "hub.to_hub", "tflite.to_tflite")
+    used = ("run_export", "hub.to_hub", "tflite.to_tflite")
     run = faulty({}, "keras_vit.__main__", *(f"keras_vit.export.{module}" for module in used))
 
     def export(fault="none", number=0):

@@ -1,12 +1,14 @@
 """Runs the commands of a table.
 
-A command is a file of the table's package: a `Command`, whose docstring is the help. --help is
-answered before TensorFlow and Keras are imported: `run` imports what needs them.
+A command is a file of the table's package, or a class of its module: a `Command`, whose docstring
+is the help. --help is answered before TensorFlow and Keras are imported: `run` imports what needs
+them.
 """
 
 import argparse
 import dataclasses
 import importlib
+import inspect
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -24,7 +26,7 @@ from .options import CommandParser, refuse_unquoted
 
 
 class Command(Protocol):
-    """The file of a command."""
+    """The file or the object of a command."""
 
     def add_options(self, parser: CommandParser) -> None:
         """Declares the options."""
@@ -43,8 +45,8 @@ class Commands:
     """A table of commands."""
 
     program: str  # how they are called, "keras-vit"
-    package: str  # has the file of each
-    table: Mapping[str, str]  # {name of a command, and of its file: its line in the help}
+    package: str  # has the file of each, or is a module of their classes
+    table: Mapping[str, str]  # {name of a command, file or class: its line in the help}
     usage: str  # the help, in which `{table}` becomes a line for each command
     # {name: (its line in the help, the commands behind it)}
     groups: Mapping[str, tuple[str, "Commands"]] = dataclasses.field(default_factory=dict)
@@ -125,12 +127,15 @@ class Commands:
     def parser(self, name: str) -> CommandParser:
         """Returns the parser of a command."""
         command = self._import(name)
-        parser = CommandParser(f"{self.program} {name}", command.__doc__)
+        parser = CommandParser(f"{self.program} {name}", inspect.getdoc(command))
         command.add_options(parser)
         return parser
 
     def _import(self, name: str) -> Command:
         with quiet_start():
+            found = vars(importlib.import_module(self.package)).get(name)
+            if inspect.isclass(found):
+                return found()
             return cast(Command, importlib.import_module(f"{self.package}.{name}"))
 
     def _run(self, name, arguments):

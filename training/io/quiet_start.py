@@ -3,13 +3,16 @@
 import contextlib
 import gc
 import importlib.util
+import io
 import logging
 import os
 import re
 import subprocess
 import sys
 import tempfile
+import threading
 import types
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -46,6 +49,8 @@ if damaged:
 _NEEDED_BY_NO_COMMAND = ("jax", "matplotlib", "sklearn")
 # Keras imports its backend first, which needs JAX if it is JAX.
 _BACKEND_OF_JAX = "keras.src.backend.jax"
+# The log and standard output are of the whole process.
+_CONVERTING = threading.Lock()
 
 
 def import_tensorflow() -> types.ModuleType:
@@ -173,6 +178,30 @@ def without_warnings(name: str = "keras_vit") -> Iterator[None]:
         yield
     finally:
         logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def quiet_conversion(ignored: type[Warning]) -> Iterator[None]:
+    """Keeps converters and quantizers of models off the terminal.
+
+    Drops progress bars, reports, the log up to warnings, and warnings of the kind `ignored`.
+    """
+    sink, handler = io.StringIO(), logging.NullHandler()
+    with (
+        _CONVERTING,
+        contextlib.redirect_stdout(sink),
+        contextlib.redirect_stderr(sink),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore", ignored)
+        disabled = logging.root.manager.disable
+        logging.root.addHandler(handler)  # or a converter adds one that stays
+        logging.disable(max(disabled, logging.WARNING))
+        try:
+            yield
+        finally:
+            logging.disable(disabled)
+            logging.root.removeHandler(handler)
 
 
 @contextlib.contextmanager

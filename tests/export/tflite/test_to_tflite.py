@@ -12,7 +12,7 @@ from benchmarks.errors_in_runtimes import with_noise
 from keras_vit import export
 from keras_vit.export.errors import ExportError
 from keras_vit.export.tflite.flatbuffer import TFLiteFile, schema
-from keras_vit.export.verification.thresholds import THRESHOLDS
+from keras_vit.export.verification.report import THRESHOLDS
 from keras_vit.training.inference.interface import interface_of, labels_of
 from tests.export.conftest import LABELS, answer, run, verify
 

@@ -11,8 +11,8 @@ from keras_vit.export.errors import ExportError, RuntimeMissing
 from keras_vit.export.tflite.flatbuffer import pack, unpack
 from keras_vit.export.tflite.quantization import QUANTIZATIONS
 from keras_vit.export.verification import runtimes
+from keras_vit.export.verification.report import THRESHOLDS
 from keras_vit.export.verification.subprocesses import run_compiled
-from keras_vit.export.verification.thresholds import THRESHOLDS
 from tests.export.conftest import LABELS, answer, run, skipped_without, verify
 
 

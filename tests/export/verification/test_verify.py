@@ -18,8 +18,8 @@ from keras_vit.export.hub import tar_gz
 from keras_vit.export.tflite import to_tflite
 from keras_vit.export.tflite.flatbuffer import pack, unpack
 from keras_vit.export.verification import runtimes
+from keras_vit.export.verification.report import Thresholds
 from keras_vit.export.verification.subprocesses import measure
-from keras_vit.export.verification.thresholds import Thresholds
 from tests.export.conftest import answer, verify
 from tests.tiny_vit import tiny_vit
 

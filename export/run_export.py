@@ -14,11 +14,11 @@ from keras_vit.training.inference.open_model import load_model
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.io.paths import read_lines
 
-from ..errors import ExportError, RuntimeMissing
-from ..images import load_images
-from ..supported_models import portable
-from ..tflite.quantization import CALIBRATED
-from ..verification.verify import Report, verify
+from .errors import ExportError, RuntimeMissing
+from .images import load_images
+from .supported_models import portable
+from .tflite.quantization import CALIBRATED
+from .verification.verify import Report, verify
 
 
 class Export:

@@ -356,9 +356,6 @@ def _other_settings(path, file, model):
 
 
 def _size(path):
-    files = (
-        path,
-        pathlib.Path(f"{path}.data"),
-        *path.rglob("*"),
-    )  # large ONNX files have weights there
+    # Large ONNX files have weights in a second one.
+    files = (path, pathlib.Path(f"{path}.data"), *path.rglob("*"))
     return sum(each.stat().st_size for each in files if each.is_file())

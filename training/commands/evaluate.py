@@ -25,7 +25,7 @@ import logging
 
 from .. import data
 from ..command_line.data_of_run import own_config, own_split
-from ..command_line.options import CommandParser, at_least_1
+from ..command_line.options import CommandParser, at_least_1, list_of, number
 from ..data.opened_dataset import warn_of_trained
 from ..data.sets.tfds_folder import NotPreparedError
 from ..errors import UsageError
@@ -56,7 +56,8 @@ def add_options(parser: CommandParser) -> None:
     text = "pixels from window to window; default 32 less than the window"
     parser.add_argument("--stride", metavar="N", type=at_least_1, default=0, help=text)
     text = "of --windows, averaged, such as 0.5,0.75,1,1.25,1.5,1.75; default 1"
-    parser.add_argument("--scales", type=_scales, default=(1.0,), help=text)
+    scale = number(float, lambda value: 0 < value < 100, "a factor above 0 and below 100")
+    parser.add_argument("--scales", type=list_of(scale), default=[1.0], help=text)
     parser.add_argument("--flip", action="store_true", help="of --windows: mirrored images as well")
     parser.add_path("--output", "for metrics.json, and per_class.csv and confusion.csv by data set")
 
@@ -64,15 +65,12 @@ def add_options(parser: CommandParser) -> None:
 def run(options: argparse.Namespace) -> None:
     if options.index and not options.weights:
         raise UsageError("Expected --weights=NAME with --index.")
-    if not options.windows and (options.stride or options.scales != (1.0,) or options.flip):
+    if not options.windows and (options.stride or options.scales != [1.0] or options.flip):
         raise UsageError("Expected --windows=SHORT with --stride, --scales and --flip.")
     if not (options.weights or options.dataset):
         own_config(options)  # before what takes seconds
     import_tensorflow()
-    from ..evaluators.published_augreg_scores import (
-        architecture_of,
-        published_scores,
-    )
+    from ..evaluators.published_augreg_scores import architecture_of, published_scores
     from ..inference.open_model import open_source
 
     checkpoint, scores = {"name": options.model, "image_size": options.image_size}, None
@@ -163,17 +161,6 @@ def _measure(model, split, options):
     for each, table in found.tables.items() if options.output else ():
         write_text(options.output / _folder_name(name) / f"{each}.csv", table.csv())
     return {**found.metrics, "split": split.text, "preprocess": preprocess}
-
-
-def _scales(text):
-    try:
-        scales = tuple(map(float, text.split(",")))
-    except ValueError:
-        scales = (0.0,)
-    if not all(0 < scale < 100 for scale in scales):
-        expected = "expected factors above 0, separated by commas"
-        raise argparse.ArgumentTypeError(f"{expected}. Received: {text}")
-    return scales
 
 
 def _folder_name(dataset):

@@ -31,7 +31,9 @@ def add_options(parser: CommandParser) -> None:
     parser.add_source(exported=False, store="keep")
     parser.add_run(config=False)
     text = "names, separated by commas; default all 19"
-    parser.add_argument("--tasks", type=list_of(str), help=text)
+    # By the registry's name or the paper's.
+    names = [*(task.name for task in TASKS), *(task.title for task in TASKS)]
+    parser.add_argument("--tasks", type=list_of(str, names), default=names, help=text)
     text = "learning rates, selected after training on 800 images by accuracy on the other 200"
     parser.add_argument("--rates", type=list_of(above_0), help=text)
     text = "whether every task gets its best rate, or all the one of highest mean (the paper's)"
@@ -47,7 +49,8 @@ def run(options: argparse.Namespace) -> None:
     chosen = ("optimizer.base_lr", "seed", "dataset", "train_split", "eval_split", "checkpoint")
     refuse_chosen(options.overrides, *chosen)
     # Every config is made before any run, so that a wrong option ends the command at once.
-    configs = [(task, _config(options, task)) for task in _choose_tasks(options.tasks)]
+    tasks = [task for task in TASKS if {task.name, task.title} & {*options.tasks}]
+    configs = [(task, _config(options, task)) for task in tasks]
     opened, missing = [], []
     for task, config in configs:
         try:
@@ -79,18 +82,6 @@ def run(options: argparse.Namespace) -> None:
     print(f"Written to {options.workdir}: vtab.md, vtab.csv, vtab.png")
     if len(opened) < len(TASKS):
         print(f"{len(opened)} of {len(TASKS)} tasks: the means are not comparable with Table 9's.")
-
-
-def _choose_tasks(names):
-    """Returns the tasks of these names, by the registry's or the paper's, in Table 9's order."""
-    if names is None:
-        return list(TASKS)
-    if unknown := {*names} - {name for task in TASKS for name in (task.name, task.title)}:
-        raise ValueError(
-            f"Expected names of VTAB tasks: {', '.join(task.name for task in TASKS)}. "
-            f"Received: {', '.join(sorted(unknown))}"
-        )
-    return [task for task in TASKS if {task.name, task.title} & {*names}]
 
 
 def _config(options, task):

@@ -15,6 +15,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from keras_vit.name_suggestions import require_one_of
 from keras_vit.training.config import default_config
 from keras_vit.training.configs import pretrain
 from keras_vit.training.paper_tables import TABLE_8
@@ -50,12 +51,10 @@ def get_config(arg: str) -> ConfigDict:
     name, _, scale = (part.strip() for part in arg.partition(","))
     study, _, cell = name.partition("/")
     scale = scale or "small"
-    for what, given, known in (("study", study, STUDIES), ("scale", scale, SCALES)):
-        if given not in known:
-            raise ValueError(f"Expected a {what}, one of {', '.join(known)}. Received: {given!r}.")
+    require_one_of("study", study, STUDIES)
+    require_one_of("scale", scale, SCALES)
     cells = STUDIES[study].cells(scale)
-    if cell not in cells:
-        raise ValueError(f"Expected a cell, one of {', '.join(cells)}. Received: {cell!r}.")
+    require_one_of("cell", cell, cells)
     return cells[cell]
 
 

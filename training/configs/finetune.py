@@ -22,7 +22,7 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from keras_vit.checkpoints.published_weights import published
-from keras_vit.name_suggestions import did_you_mean
+from keras_vit.name_suggestions import did_you_mean, require_one_of
 from keras_vit.training import paper_tables
 from keras_vit.training.config import default_config
 from keras_vit.training.configs import parse_argument
@@ -98,8 +98,7 @@ def _preprocessing(size, crop, flip):
         "inception": f"inception_crop({size})",
         "none": f"resize({size})",
     }
-    if crop not in crops:
-        raise ValueError(f"crop: expected one of {', '.join(crops)}. Received: {crop!r}.")
+    require_one_of("crop", crop, crops)
     mirror = "|flip_lr" if flip else ""
     return (
         f"decode|{crops[crop]}{mirror}|value_range(-1,1)",

@@ -19,6 +19,7 @@ does not fit, `--config.accumulation_steps=8` computes the same in parts.
 from ml_collections import ConfigDict
 
 from keras_vit import variants
+from keras_vit.name_suggestions import require_one_of
 from keras_vit.training import paper_tables
 from keras_vit.training.config import default_config
 from keras_vit.training.configs import parse_argument
@@ -91,11 +92,7 @@ def _train_as_augreg(config, model, dataset, strength):
         )
     if strength == "default":
         strength = choices.get(model, choices[""])
-    if strength not in augreg_strengths.STRENGTHS:
-        raise ValueError(
-            f"strength: expected default or one of {', '.join(augreg_strengths.STRENGTHS)}. "
-            f"Received: {strength!r}."
-        )
+    require_one_of("strength", strength, ("default", *augreg_strengths.STRENGTHS))
     size = config.model.image_size
     config.train_preprocess = (
         f'decode|inception_crop({size})|flip_lr|augreg("{strength}")|value_range(-1, 1)'

@@ -5,7 +5,6 @@ import math
 import operator
 import sys
 import time
-import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -13,7 +12,6 @@ logger = logging.getLogger("keras_vit")
 Item = TypeVar("Item")
 
 LOG_EVERY_SECONDS = 30.0
-_NONE: Mapping[str, str] = types.MappingProxyType({})
 
 
 def track(items: Iterable[Item], description: str, total: int | None = None) -> Iterator[Item]:
@@ -89,7 +87,7 @@ class Progress:
         self._steps, self._seconds = 0, 0.0
         return self._rate * self.batch_size
 
-    def log(self, values: Mapping[str, float], evaluated: Mapping[str, str] = _NONE) -> None:
+    def log(self, values: Mapping[str, float], evaluated: Mapping[str, str] | None = None) -> None:
         """Logs a row of metrics: all of it at level DEBUG, else now and then what people read.
 
         `evaluated` is {title: text} of an evaluation, which is always logged. The rest is not where
@@ -109,7 +107,7 @@ class Progress:
         else:
             shown = [f"loss {values['loss']:.3g}"]
             shown += [f"{self._rate * self.batch_size:,.0f} images/s"] if self._rate else []
-            shown += [f"{title} {text}" for title, text in evaluated.items()]
+            shown += [f"{title} {text}" for title, text in (evaluated or {}).items()]
         if self._rate:
             left = (self.total - self.step) / self._rate
             time_left = time.strftime("%H:%M:%S", time.gmtime(left))

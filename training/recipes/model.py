@@ -17,7 +17,7 @@ from keras_vit.models import VisionTransformer
 from ..errors import UsageError
 from ..io.remote_stores import local_file
 from ..tasks import task_of
-from .freezing import adapt_low_rank, freeze_for_good
+from .trained_weights import adapt_low_rank, freeze_for_good
 
 logger = logging.getLogger("keras_vit")
 

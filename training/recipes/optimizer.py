@@ -13,8 +13,7 @@ from keras_vit.name_suggestions import require_one_of
 from keras_vit.optimizers import OPTIMIZERS
 
 from ..config import default_config
-from .freezing import first_steps
-from .layer_decay import rate_factors
+from .trained_weights import first_steps, rate_factors
 
 DEFAULTS: dict[str, Any] = default_config().optimizer.to_dict() | {
     "ema_decay": default_config().ema_decay

@@ -241,7 +241,7 @@ def test_fine_tuning_from_random_weights_warns(tmp_path, caplog, tiny, monkeypat
     ("quickstart:foo", "^Expected --config=quickstart, .* Received: quickstart:foo.$"),
     ("pretrain", "^Expected --config=pretrain:ARGUMENT, .* Received: pretrain.$"),
     ("cifar10_small:abc", "^--config=cifar10_small:abc: invalid literal"),
-    ("ablation:head/abc", "^--config=ablation:head/abc: Expected a cell"),
+    ("ablation:head/abc", "^--config=ablation:head/abc: `cell` must be one of"),
     ("finetune:cifar10", "^Expected finetune:MODEL,DATASET"),
     ("finetune:ViT-B/16,cifar10,size=abc", "^size of finetune: expected a whole number"),
     ("finetune:ViT-B/16,cifar10,rate=1", "KEY one of size, steps, crop, table2"),
@@ -251,7 +251,7 @@ def test_fine_tuning_from_random_weights_warns(tmp_path, caplog, tiny, monkeypat
     ("pretrain:ViT-B/16,jft", "JFT-300M is not public"),
     ("pretrain:ViT-S/16,imagenet21k", "no row for ViT-S/16 on imagenet21k"),
     ("pretrain:ViT-B/16,jft,epochs=14,data=tfds:mine", "for 7 epochs. Received: 14"),
-    ("pretrain:ViT-B/16,imagenet2012,strength=huge", "strength: expected default or one of n"),
+    ("pretrain:ViT-B/16,imagenet2012,strength=huge", "`strength` must be one of .*default.*none"),
     ("own_photos:nowhere,size=3", "Expected own_photos:FOLDER.*own_photos:TABLE"),
     ("own_photos:.,model=m.keras", r"Expected a \.keras file\. There is nothing at .*m\.keras"),
 )

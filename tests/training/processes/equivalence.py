@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_vit.training.recipes import freezing
+from keras_vit.training.recipes.trained_weights import adapt_low_rank, freeze_for_good
 from keras_vit.training.tasks.classification import Classification
 from tests.keras_vit.small import make_vit
 from tests.tiny_vit import tiny_vit
@@ -53,8 +53,8 @@ def make_engine(case, place, processes):
     def make_model(config):
         model = tiny_vit(**MODELS.get(case, {}))
         if case == "lora":
-            freezing.adapt_low_rank(model, rank=2)
-        freezing.freeze_for_good(model, config.freeze)
+            adapt_low_rank(model, rank=2)
+        freeze_for_good(model, config.freeze)
         return model
 
     options = {"total_steps": STEPS, "processes": processes, **CONFIGS[case]}

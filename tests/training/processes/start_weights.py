@@ -11,7 +11,7 @@ import numpy as np
 import keras_vit
 from keras_vit.training.config import overrides
 from keras_vit.training.loop import trainer
-from keras_vit.training.recipes.freezing import adapt_low_rank
+from keras_vit.training.recipes.trained_weights import adapt_low_rank
 from tests.tiny_vit import tiny_vit
 from tests.training.runs import column
 

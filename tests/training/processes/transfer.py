@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 import keras_vit
-from keras_vit.training.recipes.layer_decay import depths
 from keras_vit.training.recipes.model import build_model
+from keras_vit.training.recipes.trained_weights import depths
 from tests.tiny_vit import tiny_vit
 from tests.training.small_engine import random_batches, small_engine
 

@@ -8,7 +8,14 @@ import keras_vit
 from keras_vit.losses import build_loss
 from keras_vit.training.config import default_config
 from keras_vit.training.errors import UsageError
-from keras_vit.training.recipes import freezing, layer_decay
+from keras_vit.training.recipes.trained_weights import (
+    adapt_low_rank,
+    depths,
+    first_steps,
+    freeze_for_good,
+    frozen_weights,
+    rate_factors,
+)
 from tests.tiny_vit import tiny_vit
 
 BLOCKS = [{"encoder_block_00"}, {"encoder_block_01"}]
@@ -55,7 +62,7 @@ def test_a_loss_is_weighted_by_the_mean_of_the_labels_of_its_image(name, smoothi
 @pytest.mark.parametrize(("alpha", "scale"), [(0.0, 1.0), (None, 1.0), (6.0, 3.0)])
 def test_factors_of_lora_are_scaled_by_alpha_over_the_rank(alpha, scale):
     model = tiny_vit(num_layers=1)
-    freezing.adapt_low_rank(model, 2, *([] if alpha is None else [alpha]))
+    adapt_low_rank(model, 2, *([] if alpha is None else [alpha]))
     dense = model.blocks[0].mlp.hidden_dense
     before = np.array(dense._kernel)
     assert np.array(dense.lora_kernel_a).any()
@@ -91,7 +98,7 @@ def test_a_configured_loss_is_saved_with_its_settings():
 
 def by_depth(model):
     found = {}
-    for path, depth in layer_decay.depths(model).items():
+    for path, depth in depths(model).items():
         found.setdefault(depth, set()).add(path.split("/")[0])
     return [found[depth] for depth in range(max(found) + 1)]
 
@@ -115,14 +122,14 @@ def test_depths_and_the_factors_of_their_weights():
         {"group_norm", "head"},
     ]
     # A factor for every weight below the head.
-    factors = layer_decay.rate_factors(model := tiny_vit(), 0.5)
+    factors = rate_factors(model := tiny_vit(), 0.5)
     assert factors["embedding/projection/kernel"] == factors["class_token/token"] == 0.125
     assert factors["encoder_block_00/mlp/hidden_dense/kernel"] == 0.25
     assert factors["encoder_block_01/attention_norm/gamma"] == 0.5
     assert not [path for path in factors if path.startswith(("encoder_norm", "head"))]
-    assert layer_decay.rate_factors(model, 1.0) == {}
+    assert rate_factors(model, 1.0) == {}
     with pytest.raises(ValueError, match=r"a model with blocks.*only"):
-        layer_decay.rate_factors(keras.Sequential([keras.layers.Dense(3, name="only")]), 0.5)
+        rate_factors(keras.Sequential([keras.layers.Dense(3, name="only")]), 0.5)
 
 
 def freeze(**keys):
@@ -136,34 +143,34 @@ def layers_of(weights):
 
 
 def test_names_patterns_blocks_and_all_but_the_head(vit):
-    named = layers_of(freezing.frozen_weights(vit, freeze(layers="embedding, encoder_*")))
+    named = layers_of(frozen_weights(vit, freeze(layers="embedding, encoder_*")))
     assert named == {"embedding", "encoder_block_00", "encoder_block_01", "encoder_norm"}
-    inner = freezing.frozen_weights(vit, freeze(layers="encoder_block_01/mlp/*_dense"))
+    inner = frozen_weights(vit, freeze(layers="encoder_block_01/mlp/*_dense"))
     dense = ["hidden_dense/kernel", "hidden_dense/bias", "output_dense/kernel", "output_dense/bias"]
     assert [weight.path.split("/", 2)[2] for weight in inner] == dense
     stem = {"embedding", "class_token", "position_embedding"}
-    assert layers_of(freezing.frozen_weights(vit, freeze(blocks=1))) == stem | {"encoder_block_00"}
+    assert layers_of(frozen_weights(vit, freeze(blocks=1))) == stem | {"encoder_block_00"}
     every = layers_of(vit.trainable_variables)
-    assert layers_of(freezing.frozen_weights(vit, freeze(head_only=True))) == every - {"head"}
+    assert layers_of(frozen_weights(vit, freeze(head_only=True))) == every - {"head"}
     for keys, message in (
         ({"layers": "block_00"}, "such as embedding, class_token.*Received: 'block_00'"),
         ({"blocks": 3}, "at most the 2 blocks of the model. Received: 3"),
         ({"layers": "*"}, "weights that are left to train"),
     ):
         with pytest.raises(UsageError, match=message):
-            freezing.frozen_weights(vit, freeze(**keys))
+            frozen_weights(vit, freeze(**keys))
 
 
 def test_frozen_for_good_or_until_a_step(vit):
     weights = vit.trainable_variables
     until = freeze(blocks=1, until_step=7)
-    freezing.freeze_for_good(vit, until)
-    freezing.freeze_for_good(vit, freeze())
+    freeze_for_good(vit, until)
+    freeze_for_good(vit, freeze())
     assert len(vit.trainable_variables) == len(weights)
-    chosen = [weight.path for weight in freezing.frozen_weights(vit, until)]
-    assert freezing.first_steps(vit, until) == dict.fromkeys(chosen, 7)
-    freezing.freeze_for_good(vit, freeze(blocks=1))
+    chosen = [weight.path for weight in frozen_weights(vit, until)]
+    assert first_steps(vit, until) == dict.fromkeys(chosen, 7)
+    freeze_for_good(vit, freeze(blocks=1))
     assert {w.path for w in weights} - {w.path for w in vit.trainable_variables} == set(chosen)
-    assert freezing.first_steps(vit, freeze(head_only=True)) == {}
+    assert first_steps(vit, freeze(head_only=True)) == {}
     vit.trainable = False
-    freezing.freeze_for_good(vit, freeze())  # names nothing
+    freeze_for_good(vit, freeze())  # names nothing

@@ -27,12 +27,7 @@ from ..errors import ExportError, damage_refused, imported
 from ..hub.tar_gz import write_saved_model
 from ..supported_models import check_range, output_name, portable, require_single_file
 from . import flatbuffer
-from .gpu_delegate_fixes import (
-    compute_constants,
-    delegate_faults,
-    equalize_ranks,
-    for_delegates,
-)
+from .gpu_delegate_fixes import compute_constants, delegate_faults, equalize_ranks, for_delegates
 from .mediapipe_metadata import add_metadata, append_texts
 from .quantization import CALIBRATED, FOR_NPUS, QUANTIZATIONS, quantize
 

@@ -16,7 +16,7 @@ from PIL import Image
 import keras_vit
 from keras_vit.__main__ import main, script
 from keras_vit.export import run_export as export_command
-from keras_vit.export.images import load_images
+from keras_vit.export.run_export import load_images
 from keras_vit.export.tflite.quantization import QUANTIZATIONS
 from keras_vit.export.tflite.to_tflite import to_tflite
 from keras_vit.export.verification import verify

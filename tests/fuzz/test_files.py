@@ -11,7 +11,7 @@ from PIL import Image
 import keras_vit
 from keras_vit import export
 from keras_vit.export.hub import tar_gz
-from keras_vit.export.images import load_images
+from keras_vit.export.run_export import load_images
 from keras_vit.export.tflite.flatbuffer import TFLiteFile
 from keras_vit.export.verification.runtimes import open_hub
 from keras_vit.photos.prepare_photos import read_photo

@@ -252,10 +252,7 @@ class Engine(update.Differentiation, abc.ABC):
             return float(self.optimizer.learning_rate)
 
     def make_split_sums(
-        self,
-        batch_sums: update.BatchSums,
-        make_dataset: MakeDataset,
-        prepare_images: PrepareImages,
+        self, batch_sums: update.BatchSums, make_dataset: MakeDataset, prepare_images: PrepareImages
     ) -> Callable[[], np.ndarray]:
         """Returns a function that sums over a whole split, for exact evaluation.
 

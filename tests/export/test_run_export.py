@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_vit.export.errors import ExportError
-from keras_vit.export.images import load_images
+from keras_vit.export.run_export import load_images
 from keras_vit.training.inference.interface import Interface
 from keras_vit.training.io.image_listing import spread
 from tests.training.data.helpers import write_photos

@@ -45,15 +45,11 @@ class CommandParser(argparse.ArgumentParser):
         return action
 
     def add_source(self, name: str = "source", exported: bool = True, **settings: Any) -> None:
-        """Adds SOURCE, and the options of `add_model`; `exported` models are sources too."""
+        """Adds SOURCE, which `exported` models are too, and --model and --image_size."""
         text = "run directory, .keras file, folder of Hugging Face or timm, hf://USER/NAME, "
         text += "directory of a TF-Hub module, .tflite or .onnx file, " if exported else ""
         text += "published name, or with --model the file or published name of a checkpoint"
         self.add_argument(name, metavar="SOURCE", help=text, **settings)
-        self.add_model()
-
-    def add_model(self) -> None:
-        """Adds --model and --image_size, of a checkpoint."""
         self.add_argument("--model", metavar="NAME", help="of a checkpoint, such as ViT-B/16")
         text = "of a checkpoint's model; default 224, of vtab 384"
         self.add_argument("--image_size", metavar="PIXELS", type=at_least_1, help=text)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from keras_vit.files.hidden_folder import REPLACED, hidden_folder, writing
 
 from .paths import any_path, is_remote
-from .remote_stores import sent
+from .remote_stores import copied
 
 
 @contextlib.contextmanager
@@ -21,7 +21,7 @@ def atomic_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     directory.
     """
     if is_remote(path):
-        with sent(any_path(path)) as temporary:
+        with copied(any_path(path), "write") as temporary:
             yield temporary
         return
     path = pathlib.Path(path)

@@ -136,30 +136,22 @@ class FolderCopy:
 
 
 @contextlib.contextmanager
-def sent(address: "epath.Path") -> Iterator[pathlib.Path]:
-    """Yields a local path to write a file or folder to; at the end it is sent to `address`."""
-    with contextlib.closing(FolderCopy(address.parent)) as copy:
-        yield copy.path / address.name
-        copy.upload()
+def copied(
+    address: "epath.Path", store: str = "", skip: tuple[str, ...] = ()
+) -> Iterator[pathlib.Path]:
+    """Yields a local copy of a remote file or folder, which has to exist.
 
-
-@contextlib.contextmanager
-def synchronized(address: "epath.Path", skip: tuple[str, ...] = ()) -> Iterator[pathlib.Path]:
-    """Yields a local copy of a remote folder; changes are sent at the end."""
-    with contextlib.closing(FolderCopy(address, skip)) as copy:
-        copy.download()
-        yield copy.path
-        copy.upload()
-
-
-@contextlib.contextmanager
-def fetched(address: "epath.Path", skip: tuple[str, ...] = ()) -> Iterator[pathlib.Path]:
-    """Yields a local copy of a remote file or folder, which has to exist."""
-    is_folder = read_path(address, address.is_dir)
+    `store` is what is done with it: "" reads it, "change" reads a folder and sends it at the end,
+    "write" yields the path of a file or folder to write, and sends that. `skip` as in `FolderCopy`.
+    """
+    is_folder = store == "change" or (not store and read_path(address, address.is_dir))
     with contextlib.closing(FolderCopy(address if is_folder else address.parent, skip)) as copy:
         path = copy.path if is_folder else copy.path / address.name
-        copy.download() if is_folder else fetch(address, path)
+        if store != "write":
+            copy.download() if is_folder else fetch(address, path)
         yield path
+        if store:
+            copy.upload()
 
 
 @contextlib.contextmanager
@@ -201,11 +193,7 @@ def _local(stack: contextlib.ExitStack, store: str, value: Any) -> Any:
         from keras_vit.checkpoints import find_checkpoint  # imports Keras
 
         return str(find_checkpoint(value))
-    address = any_path(value)
-    if store == "write":
-        return stack.enter_context(sent(address))
-    copied = synchronized if store == "change" else fetched
-    return stack.enter_context(copied(address, _SKIPPED))
+    return stack.enter_context(copied(any_path(value), store, _SKIPPED))
 
 
 def _check_length(expected: int, file: "epath.Path") -> None:

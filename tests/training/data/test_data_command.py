@@ -161,7 +161,7 @@ def photos(tmp_path_factory):
 @pytest.fixture
 def stored_photos(photos, ram):
     address = epath.Path(ram()) / "photos"
-    with remote_stores.synchronized(address) as copy:
+    with remote_stores.copied(address, "change") as copy:
         shutil.copytree(photos, copy, dirs_exist_ok=True)
     return address
 

@@ -46,10 +46,10 @@ def test_folders_and_files_come_back_as_they_were_sent(copy, address):
     (copy.path / "a").unlink()
     write(copy, checkpoints__b="changed")
     copy.upload()
-    with remote_stores.fetched(address) as again:
+    with remote_stores.copied(address) as again:
         found = {path.name: path.read_text() for path in again.rglob("*") if path.is_file()}
     assert found == {"b": "changed", "checkpoint": "2"}
-    with remote_stores.synchronized(address, skip=("checkpoints/",)) as again:
+    with remote_stores.copied(address, "change", skip=("checkpoints/",)) as again:
         assert list(again.iterdir()) == []
         (again / "c").write_text("4")
     assert contents(address).keys() == {"c", "checkpoints/b", "checkpoints/checkpoint"}
@@ -58,19 +58,20 @@ def test_folders_and_files_come_back_as_they_were_sent(copy, address):
         remote_stores.remove(address / "c")
     assert contents(address) == {}
 
-    with remote_stores.sent(address / "page.html") as file:  # Files and folders, each on its own.
+    # Files and folders, each on its own.
+    with remote_stores.copied(address / "page.html", "write") as file:
         file.write_text("page")
-    with remote_stores.sent(address / "module") as folder:
+    with remote_stores.copied(address / "module", "write") as folder:
         folder.mkdir()
         (folder / "saved_model.pb").write_text("graph")
     assert contents(address) == {"page.html": "page", "module/saved_model.pb": "graph"}
-    with remote_stores.fetched(address / "module") as folder:
+    with remote_stores.copied(address / "module") as folder:
         assert (folder / "saved_model.pb").read_text() == "graph"
-    with remote_stores.fetched(address / "page.html") as file:
+    with remote_stores.copied(address / "page.html") as file:
         assert file.read_text() == "page"
     assert not file.exists() and not folder.exists()
     with pytest.raises(UsageError, match=r"none\.html cannot be read"):
-        remote_stores.fetched(address / "none.html").__enter__()
+        remote_stores.copied(address / "none.html").__enter__()
 
 
 def test_what_names_others_is_sent_last_and_nothing_twice(copy, failing_store):

@@ -6,7 +6,7 @@ import pytest
 from etils import epath
 
 from keras_vit.training.errors import Interrupted, TrainingError
-from keras_vit.training.io.remote_stores import fetched
+from keras_vit.training.io.remote_stores import copied
 from keras_vit.training.loop import trainer
 from keras_vit.training.loop.run_directory import RunDirectory
 from tests.training.runs import KILLS, assert_same, final_state, kill_at_random, rows
@@ -54,7 +54,7 @@ def test_stopped_and_resumed_in_a_store(ram, tiny, expected, monkeypatch):
         assert stopped.value.exit_code == 128 + number and not (address / ".lock").exists()
     trainer.train(tiny(**SHORT), str(address))
     assert rows(address) == rows(expected)
-    with fetched(address) as copy:
+    with copied(address) as copy:
         assert_same(copy, expected)
 
 
@@ -68,5 +68,5 @@ def test_a_store_that_dies_leaves_the_last_state(ram, tiny, expected, monkeypatc
     assert re.fullmatch(rf"{message}peer.* Run the same command again.*", str(caught.value))
     failing_store.fails = lambda number: number % 4 == 0
     trainer.train(tiny(**SHORT), str(address))
-    with fetched(address) as copy:
+    with copied(address) as copy:
         assert_same(copy, expected)

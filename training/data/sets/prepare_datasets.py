@@ -26,7 +26,7 @@ from keras_vit.name_suggestions import did_you_mean
 from ...errors import TrainingError, UsageError
 from ...io.paths import is_remote, read_path
 from ...io.quiet_start import quiet_start
-from ...io.remote_stores import sent
+from ...io.remote_stores import copied
 from . import known_datasets, photo_sets, tfds_folder
 from .photo_sets import photo_path
 
@@ -215,7 +215,7 @@ def write(
     if beam_options:
         store(folder)
     elif is_remote(folder):
-        with sent(target) as local:
+        with copied(target, "write") as local:
             # Hidden files are not sent.
             shutil.move(store(local.with_name(".written")), local)
     else:

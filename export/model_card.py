@@ -115,7 +115,10 @@ def write_card(
     kind = kind if classifies else "features"
     height, width = image_size(model)
     overview = _overview(model, report)
-    published = _published_name(dataset)
+    # Without the folders of the machine that trained on it.
+    published, (builder, _, path) = dataset, dataset.partition(":")
+    if path and builder != "tfds":
+        published = path.rstrip("/").rpartition("/")[2]
     tags = {
         "asset-path": f"{slug}.{'tflite' if is_lite else 'tar.gz'}",
         "parent-model": handle if is_lite else None,
@@ -225,12 +228,6 @@ def _interface(model, report):
         f"{activation if report.output == 'logits' else ''}. Class indices "
         "are the lines of labels.txt inside the artifact, where there is one."
     )
-
-
-def _published_name(dataset):
-    """Returns the name of a data set without the folders of the machine that trained on it."""
-    kind, colon, path = dataset.partition(":")
-    return path.rstrip("/").rpartition("/")[2] if colon and kind != "tfds" else dataset
 
 
 def _as_text(name):

@@ -85,7 +85,9 @@ def verify(
     """
     original, model = model, portable(model)
     images = _checked_images(images, image_size(model))
-    if len(images) > (most := _most_images(model)):
+    # Outputs are held in memory, several times.
+    most = max(1, _MOST_BYTES // (4 * int(np.prod(model.output_shape[1:]))))
+    if len(images) > most:
         logger.warning("%d of %d images are compared, as outputs are large.", most, len(images))
         images, labels = images[:most], labels if labels is None else labels[:most]
     with unpacked(path) as module, tflite_of_page(module) as usable:
@@ -140,11 +142,6 @@ def verify(
         failures.extend(_other_texts(pathlib.Path(usable), model, artifact))
         failures.extend(_other_settings(path, usable, model))
     return dataclasses.replace(report, failures=tuple(failures))
-
-
-def _most_images(model):
-    """Returns how many images have outputs that are held in memory, several times."""
-    return max(1, _MOST_BYTES // (4 * int(np.prod(model.output_shape[1:]))))
 
 
 def _checked_images(images, size):

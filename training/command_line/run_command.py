@@ -135,7 +135,7 @@ class Commands:
         with quiet_start():
             found = vars(importlib.import_module(self.package)).get(name)
             if inspect.isclass(found):
-                return found()
+                return cast(Command, found())
             return cast(Command, importlib.import_module(f"{self.package}.{name}"))
 
     def _run(self, name, arguments):

@@ -245,7 +245,7 @@ def test_fine_tuning_from_random_weights_warns(tmp_path, caplog, tiny, monkeypat
     ("finetune:cifar10", "^Expected finetune:MODEL,DATASET"),
     ("finetune:ViT-B/16,cifar10,size=abc", "^size of finetune: expected a whole number"),
     ("finetune:ViT-B/16,cifar10,rate=1", "KEY one of size, steps, crop, table2"),
-    ("finetune:ViT-B/16,cifar10,crop=five", "resize, inception, none"),
+    ("finetune:ViT-B/16,cifar10,crop=five", "`crop` must be one of .*resize.*inception.*none"),
     ("distill:ViT-Ti/16,pets", "^Expected distill:STUDENT,DATASET,teacher=.*without a teacher"),
     ("pretrain:ViT-B/16", "DATASET one of imagenet2012, imagenet21k, jft"),
     ("pretrain:ViT-B/16,jft", "JFT-300M is not public"),

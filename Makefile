@@ -21,6 +21,8 @@ help: ## Name the commands.
 quickstart: $(VENV)/installed ## Train, evaluate, export and verify a small model on real digits.
 	@$(RUN) examples/quickstart.py
 
+# Tests trace many graphs and run each a few times: TensorFlow's passes over them take longer than they save.
+test: export GRAPH_PASSES ?= off
 test: $(VENV)/installed lint ## Check everything that a change is likely to break.
 	$(PYTEST) -m "not slow and not long" --ignore=$(JAX_TESTS)
 

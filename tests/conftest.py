@@ -36,12 +36,15 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 
 def pytest_generate_tests(metafunc):
-    """`@pytest.mark.rows(…)` parametrizes a test by its first arguments: each row is a test."""
+    """`@pytest.mark.rows(…, long=[…])` parametrizes a test by its first arguments, row by row."""
     for mark in metafunc.definition.iter_markers("rows"):
         # `pytest.param` keeps its row with its marks.
-        row = getattr(mark.args[0], "values", mark.args[0])
+        row, rows = getattr(mark.args[0], "values", mark.args[0]), [*mark.args]
+        for each in mark.kwargs.get("long", ()):
+            values = each if isinstance(row, tuple) else (each,)
+            rows.append(pytest.param(*values, marks=pytest.mark.long))
         names = [*inspect.signature(metafunc.function).parameters]
-        metafunc.parametrize(names[: len(row)] if isinstance(row, tuple) else names[0], mark.args)
+        metafunc.parametrize(names[: len(row)] if isinstance(row, tuple) else names[0], rows)
 
 
 def seed():
@@ -59,6 +62,8 @@ def same_weights_in_every_run():
 def release_memory():
     """Frees the graphs of a module's models, which Keras would keep to the end of the session."""
     gc.freeze()
+    # Graphs are millions of objects that stay: looking for cycles among them takes a tenth.
+    gc.set_threshold(50_000, 20, 50)
     gc.enable()
     seed()
     yield

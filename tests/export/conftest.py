@@ -35,6 +35,13 @@ def verify(*args, **kwargs):
     return export.verify(*args, **{"costs": False, **kwargs})
 
 
+def pytest_collection_modifyitems(items):
+    """Leaves what runs in a browser or on a GPU's delegate to test-runtimes and test-all."""
+    for item in items:
+        if {"with_browser", "gpu"} & {*item.fixturenames}:
+            item.add_marker(pytest.mark.long)
+
+
 @pytest.fixture(scope="session")
 def make_vit():
     def make(**overrides):

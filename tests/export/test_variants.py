@@ -10,7 +10,7 @@ from keras_vit.export.verification.subprocesses import measure
 from tests.export.conftest import answer, skipped_without, verify
 
 # The last takes an exporter's path of its own.
-KINDS = [*(pytest.param(kind, marks=pytest.mark.long) for kind in FAMILIES), "masked"]
+KINDS = [*FAMILIES, "masked"]
 LIMITS = {"none": 1e-4, "float16": 2e-2, "dynamic": 0.3, "int8": 0.5, "int8-full": 1.5}
 LIMITS |= {"int16x8": 0.3, "int8-int16": 0.5}
 # Golden cases; the kinds of models that others have are `FAMILIES` too.
@@ -25,6 +25,7 @@ def model(request, make_vit):
     return with_noise(keras_vit.MaskedPatchPrediction(encoder))
 
 
+@pytest.mark.long
 def test_every_kind_of_model_becomes_every_artifact(model, images, tmp_path):
     files = {kind: tmp_path / f"{kind}.tflite" for kind in LIMITS}
     export.to_tflite(model, tmp_path, quantization=LIMITS, calibration=images)

@@ -25,7 +25,7 @@ MODEL = (
 KEYS = sorted(DEFAULTS.keys() | {f"model.{name}" for name in MODEL.split()})
 
 
-@pytest.mark.rows((300, False), pytest.param(3, True, marks=pytest.mark.long))
+@pytest.mark.rows((300, False), long=[(3, True)])
 def test_any_value_of_any_key_is_refused_or_runs(examples, trained, tiny):
     config = tiny(total_steps=8, eval_split="", steps_per_call=1, checkpoint_every_steps=0)
 

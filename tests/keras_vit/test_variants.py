@@ -45,10 +45,8 @@ BUILT = ("ViT-Ti/16", "R26+ViT-S/32", "BiT-R50x1", "Axial-ViT-B/32")
 HALF_OF_BASE = {"hidden_size": 384, "mlp_dim": 1536, "num_heads": 6}
 SHAPE_ABLATION = {"num_layers": 8, "hidden_size": 1024, "mlp_dim": 2048, "num_heads": 16}
 
-long = functools.partial(pytest.param, marks=pytest.mark.long)
 
-
-@pytest.mark.parametrize("name", [n if n in BUILT else long(n) for n in variants.NAMES])
+@pytest.mark.rows(*BUILT, long=[name for name in variants.NAMES if name not in BUILT])
 def test_parameter_count(name):
     with keras.StatelessScope(initialize_variables=False):  # never allocated
         assert keras_vit.create_model(name).count_params() == COUNTS[name]
@@ -66,14 +64,16 @@ def test_parameter_count(name):
     # As DINOv3's page counts them, in millions: 21, 29, 86, 300, 840, 6,716.
     ("vit_small_patch16_dinov3", {}, 21_591_552),
     ("vit_small_plus_patch16_dinov3_qkvb", {}, 28_687_872),
-    long("vit_base_patch16_dinov3", {}, 85_650_432),
-    long("vit_large_patch16_dinov3", {}, 303_104_000),
-    long("vit_huge_plus_patch16_dinov3", {}, 840_550_400),
-    long("vit_7b_patch16_dinov3", {}, 6_716_194_816),
-    # Of 27 and 40 blocks.
-    long("vit_so400m_patch14_siglip_224", {}, 427_680_704),
-    long("vit_so400m_patch16_siglip_256", {}, 427_888_064),
-    long("vit_giantopt_patch16_siglip_384", {}, 1_163_659_776),
+    long=[
+        ("vit_base_patch16_dinov3", {}, 85_650_432),
+        ("vit_large_patch16_dinov3", {}, 303_104_000),
+        ("vit_huge_plus_patch16_dinov3", {}, 840_550_400),
+        ("vit_7b_patch16_dinov3", {}, 6_716_194_816),
+        # Of 27 and 40 blocks.
+        ("vit_so400m_patch14_siglip_224", {}, 427_680_704),
+        ("vit_so400m_patch16_siglip_256", {}, 427_888_064),
+        ("vit_giantopt_patch16_siglip_384", {}, 1_163_659_776),
+    ],
 )
 def test_parameter_count_without_head(name, arguments, expected):
     with keras.StatelessScope(initialize_variables=False):

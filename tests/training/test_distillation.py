@@ -1,10 +1,10 @@
 """Distillation beside big_vision's functions, and in runs."""
 
 import json
-import os
 import pathlib
-import signal
+import shutil
 import types
+from unittest import mock
 
 import keras
 import numpy as np
@@ -18,11 +18,11 @@ from keras_vit.training.data import open_dataset
 from keras_vit.training.data.run_data import RunData
 from keras_vit.training.distillation import Teachers
 from keras_vit.training.engine.update import Objective
-from keras_vit.training.errors import Interrupted, UsageError
+from keras_vit.training.errors import UsageError
+from keras_vit.training.evaluators.base import create_evaluators
 from keras_vit.training.loop import trainer
 from keras_vit.training.tasks import task_of
 from tests.tiny_vit import tiny_vit
-from tests.training.loop.test_resume import at_step
 from tests.training.runs import KILLS, assert_same, column, final_state, kill_at_random, rows
 
 GOLDEN = json.loads((pathlib.Path(__file__).parents[1] / "golden/distillation.json").read_text())
@@ -84,6 +84,10 @@ def teacher(tmp_path_factory):
     return file
 
 
+def random_images():
+    return np.random.default_rng(0).uniform(-1, 1, (3, 16, 16, 3)).astype("float32")
+
+
 @pytest.mark.rows(*(("soft", t, a) for t in (1, 2, 10) for a in (0.5, 0.9)), ("hard", 1, 0.5))
 def test_students_of_two_heads_have_the_losses_of_deit(kind, temperature, alpha, monkeypatch, tiny):
     expected, given = GOLDEN["deit"], np.array(GOLDEN["class_token"], "float32")
@@ -134,8 +138,7 @@ def test_a_teacher_of_other_pixels_and_order_of_classes(teacher, tiny, caplog):
     objective = teachers.open(Objective(lambda model, batch: labeled), student)
     assert student.license == "CC-BY-NC-4.0"
     assert "teacher.keras, under CC-BY-NC-4.0, which does not allow every use" in caplog.text
-    images = np.random.default_rng(0).uniform(-1, 1, (3, 16, 16, 3)).astype("float32")
-    model = keras.models.load_model(teacher)
+    images, model = random_images(), keras.models.load_model(teacher)
     resized = keras.ops.image.resize(images, (24, 24), antialias=True)
     expected = np.array(model(resized))[
         :, [digits.class_names.index(each) for each in model.class_names]
@@ -186,27 +189,35 @@ def test_teachers_are_refused(teacher, tiny, tmp_path):
 
 
 def test_a_teacher_without_classes_gives_features(tiny, tmp_path):
-    tiny_vit(num_classes=None, hidden_size=8).save(tmp_path / "encoder.keras")
+    teacher, student = tiny_vit(num_classes=None, hidden_size=8), tiny_vit(num_classes=10)
+    teacher.save(tmp_path / "encoder.keras")
     distill = {"teacher": str(tmp_path / "encoder.keras"), "loss": "none"}
-    distill |= {"features": "block_00=encoded", "label_weight": 0.5}
-    trainer.train(tiny(distill=distill, total_steps=6, eval_every_steps=6), tmp_path / "run")
-    assert final_state(tmp_path / "run")["projection_0_0/kernel"].shape == (16, 8)
-    assert "teacher" not in (tmp_path / "run/metrics.csv").read_text()
+    distill |= {"features": "block_00=encoded", "label_weight": 0.25}
+    config = schema.complete(tiny(distill=distill))
+    data = RunData(config)
+    teachers = Teachers(config, data.dataset)
+    labeled = np.arange(3, dtype="float32")
+    objective = teachers.open(Objective(lambda model, batch: labeled), student)
+    (kernel, _), images = objective.trained, random_images()
+    mine = student.up_to(["block_00"])(images)["block_00"][:, 1:] @ np.array(kernel)
+    taught = np.square(mine - teacher.up_to(["encoded"])(images)["encoded"][:, 1:]).mean((1, 2))
+    losses = objective.losses(student, {"image": images})
+    np.testing.assert_allclose(losses, 0.25 * labeled + 0.75 * taught, 1e-5)
+    (only,) = create_evaluators(config, mock.Mock(), data, [], teachers)
+    assert not any("teacher" in name for name in only.names)
 
 
-@pytest.mark.rows(("token", "block_00"), ("distilled", ""))
-def test_a_run_with_a_teacher_resumes_and_saves_the_student_alone(
-    classifier, features, teacher, tiny, tmp_path, monkeypatch
-):
-    settings = {"total_steps": 40, "checkpoint_every_steps": 20, "eval_every_steps": 20}
+def test_a_run_with_a_teacher_resumes_and_saves_the_student_alone(teacher, tiny, tmp_path):
+    settings = {"total_steps": 12, "checkpoint_every_steps": 4, "eval_every_steps": 4}
     settings["distill"] = {"teacher": str(teacher), "temperature": 2.0, "label_weight": 0.5}
-    settings["model"] = {"classifier": classifier}
-    settings["distill"]["features"] = features
+    settings["distill"]["features"] = "block_00"
+    settings |= {"model": {"classifier": "distilled"}, "log_every_steps": 4}
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     trainer.train(tiny(**settings), whole)
-    with monkeypatch.context() as patch, pytest.raises(Interrupted):
-        at_step(patch, 20, lambda: os.kill(os.getpid(), signal.SIGTERM))
-        trainer.train(tiny(**settings), stopped)
+    # As if it was killed after its step 8 of 12.
+    shutil.copytree(whole, stopped)
+    shutil.rmtree(stopped / "checkpoints/checkpoint-12")
+    (stopped / "model.keras").unlink()
     content = teacher.read_bytes()
     try:
         keras.utils.set_random_seed(6)
@@ -220,7 +231,7 @@ def test_a_run_with_a_teacher_resumes_and_saves_the_student_alone(
     assert rows(whole) == rows(stopped)
     student = keras.models.load_model(whole / "model.keras")
     assert student.license == "CC-BY-NC-4.0"
-    projection = {f"projection_0_0/{leaf}" for leaf in ("kernel", "bias") if features}
+    projection = {f"projection_0_0/{leaf}" for leaf in ("kernel", "bias")}
     assert {
         name for name in final_state(whole) if "optimizer/" not in name and "loop/" not in name
     } == {each.path for each in student.weights if "seed" not in each.path} | projection
@@ -240,7 +251,7 @@ def test_a_run_with_a_teacher_resumes_and_saves_the_student_alone(
         hits += (best == np.array(batch["label"]).argmax(-1))[counted].sum()
         agreed += (best == own)[counted].sum()
         count += counted.sum()
-    assert column(whole, "eval_teacher_top1").tolist() == pytest.approx([hits / count] * 2)
+    assert column(whole, "eval_teacher_top1").tolist() == pytest.approx([hits / count] * 3)
     assert 0 <= column(whole, "eval_teacher_agreement")[-1] <= 1
 
 

@@ -15,6 +15,7 @@ from tests.tiny_vit import tiny_vit
 REASON = "the extra onnx is not installed: make test-runtimes"
 names = ("onnx", "onnxruntime", "tf2onnx")
 onnx, onnxruntime, _ = (pytest.importorskip(name, reason=REASON) for name in names)
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

@@ -55,7 +55,8 @@ def test_a_runtime_opens_its_format_and_says_what_to_install(
 
 
 @pytest.mark.parametrize("runtime", ["openvino", "mediapipe"])
-@pytest.mark.parametrize("probabilities", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize("probabilities", [False, True])
+@pytest.mark.long
 def test_every_precision_agrees(make_vit, images, tmp_path, runtime, probabilities):
     pytest.importorskip(runtime, reason="make test-runtimes installs it")
     # LiteRT's quantizer puts so many weights behind the model.
@@ -96,10 +97,7 @@ def test_masks_agree_in_the_browser(with_browser, segmenter, segmenter_tflite, s
     assert report.ok and report.agreement > 0.999 and report.max_error < 1e-4, report
 
 
-@pytest.mark.rows(
-    ("browser", "WebAssembly", 2e-5),
-    pytest.param("browser-gpu", "WebGPU", 1e-3, marks=pytest.mark.long),
-)
+@pytest.mark.rows(("browser", "WebAssembly", 2e-5), ("browser-gpu", "WebGPU", 1e-3))
 def test_the_browser_agrees(runtime, device, limit, with_browser, tiny, tiny_tflite, images):
     with skipped_without(RuntimeMissing):
         report = verify(tiny, tiny_tflite, images, runtime=runtime)

@@ -151,7 +151,6 @@ def fails(names, reason):
     return pytest.param(names, marks=pytest.mark.xfail(strict=True, reason=reason), id=reason)
 
 
-@pytest.mark.long
 @pytest.mark.rows(
     pytest.param(OTHERS, id="others"),
     fails(TURNED_WEBPS, "Chromium does not turn them"),
@@ -164,7 +163,7 @@ def test_photos_are_read_as_ours(names, page, site, tmp_path):
 
 
 @pytest.mark.rows(
-    pytest.param((2600, 3700), "photo.png", id="in several strips", marks=pytest.mark.long),
+    ((2600, 3700), "photo.png"),  # in several strips
     ((400, 37), "photo.png"),
     ((90, 130), "photo.jpg"),
 )
@@ -230,7 +229,6 @@ def test_classes_of_pixels_lie_over_photos_and_the_cameras(open_page, segmenter,
     assert "the page's classifies is 'image', its file's 'pixel'" in failure
 
 
-@pytest.mark.long
 def test_threads_and_gpu_give_the_same(page, site, photo):
     assert page.get_by_role("radio", name="threads").is_disabled()
     # The service worker adds the headers that threads need, from the next visit on.
@@ -360,7 +358,6 @@ def test_keyboard_alone(page):
     page.get_by_text("Version 2.0, January 2004").wait_for()
 
 
-@pytest.mark.long
 def test_light_and_dark_and_narrow(open_page, address, photo):
     backgrounds = set()
     phone = {"viewport": {"width": 320, "height": 640}, "is_mobile": True}

@@ -107,7 +107,7 @@ def computed(**arguments):
 
 
 @of_jax
-@pytest.mark.parametrize("classifier", [pytest.param("gap", marks=pytest.mark.long), "token_gap"])
+@pytest.mark.rows("token_gap", long=["gap"])
 def test_numbers_are_as_near_to_float32_as_those_of_plain_attention(classifier, called):
     policies = {"dtype": "mixed_bfloat16", "flash_attention": False}, {"dtype": "mixed_bfloat16"}
     exact, plain, fused = (computed(classifier=classifier, **each) for each in ({}, *policies))

@@ -116,15 +116,11 @@ def test_keras_file_has_classes_decoder_and_padding(tmp_path):
     assert other.class_names == ("road", "grass", "sky", "tree", "pond")
 
 
-@pytest.mark.parametrize("decoder", ["mask", "linear"])
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"classifier": "map"},
-        {"position_embedding": "sincos_2d", "classifier": "gap", "register_tokens": 2},
-        {"position_embedding": "rope_2d", "mlp": "swiglu"},
-        {"resnet": {"num_layers": (1, 1), "width_factor": 1}, "patch_size": 2, "image_size": 32},
-    ],
+@pytest.mark.rows(
+    ({"classifier": "map"}, "mask"),
+    ({"position_embedding": "sincos_2d", "classifier": "gap", "register_tokens": 2}, "linear"),
+    ({"position_embedding": "rope_2d", "mlp": "swiglu"}, "mask"),
+    ({"resnet": {"num_layers": (1, 1)}, "patch_size": 2, "image_size": 32}, "linear"),
 )
 def test_every_encoder_trains_and_any_resolution_is_the_model_at_its_size(arguments, decoder):
     encoder = tiny_vit(num_classes=None, **arguments)

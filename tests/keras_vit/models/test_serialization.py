@@ -140,7 +140,7 @@ def test_keras_file(family, tmp_path):
 
 
 @pytest.mark.parametrize("family", UNLIKE)
-@pytest.mark.rows("mixed_bfloat16", pytest.param("mixed_float16", marks=pytest.mark.long))
+@pytest.mark.rows("mixed_bfloat16", long=["mixed_float16"])
 def test_half_precision(policy, family):
     half, single = make(family, dtype=policy), make(family)
     half.set_weights(single.get_weights())
@@ -197,8 +197,8 @@ def test_mixed_float16_scales_the_loss(name, tmp_path):
 
 
 @pytest.mark.parametrize("outer", [False, True])
-@pytest.mark.parametrize("name", CLASSES)
-def test_frozen_layers_stay_frozen(outer, name, tmp_path):
+@pytest.mark.rows("vit", "resnet", long=["axial_resnet", "masked"])
+def test_frozen_layers_stay_frozen(name, outer, tmp_path):
     """A layer inside of another, or one that stays trainable within one that is frozen."""
     model = CLASSES[name]()
     everything = len(model.trainable_variables)

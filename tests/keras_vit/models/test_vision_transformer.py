@@ -29,13 +29,7 @@ def logits_from_encoded(model, encoded):
     return encoded @ to_numpy(head.kernel) + to_numpy(head.bias)
 
 
-@pytest.mark.rows(
-    {},
-    pytest.param(RELATIVE, marks=pytest.mark.long),
-    AXIAL,
-    pytest.param({"classifier": "map"}, marks=pytest.mark.long),
-    HYBRID,
-)
+@pytest.mark.rows({}, AXIAL, HYBRID, long=[RELATIVE, {"classifier": "map"}])
 def test_remat_leaves_the_gradients(kind):
     arguments = kind | dict.fromkeys(RATES, 0.3)
     plain, remat = make_vit(**arguments), make_vit(remat=True, **arguments)
@@ -142,13 +136,15 @@ def test_placements(placement, tables):
 
 @pytest.mark.rows(
     {"dtype": "mixed_bfloat16"},
-    {"classifier": "gap", "position_placement": "every"},
     {"classifier": "map"},
-    {"classifier": "distilled", "dropout_rate": 0.1},
     {"position_embedding": "sincos_2d"},
-    {"position_placement": "shared", "classifier": "unpooled"},
     {"position_embedding": "learned_2d", "classifier": "token_gap", "register_tokens": 3},
-    {"resnet": {"num_layers": (1, 1), "width_factor": 0.5}, "patch_size": 1},
+    long=[
+        {"classifier": "gap", "position_placement": "every"},
+        {"classifier": "distilled", "dropout_rate": 0.1},
+        {"position_placement": "shared", "classifier": "unpooled"},
+        {"resnet": {"num_layers": (1, 1), "width_factor": 0.5}, "patch_size": 1},
+    ],
 )
 def test_any_resolution_is_a_resized_model_and_is_saved_like_any_other(arguments, tmp_path):
     model = make_vit(**arguments)

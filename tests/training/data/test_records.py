@@ -79,12 +79,7 @@ def test_a_damaged_record_costs_its_neighbors_nothing(digits_split, damaged_digi
             np.testing.assert_array_equal(skipping[key][others], values[others])
 
 
-@pytest.mark.rows(
-    ([4, 7], True),
-    ([10, 11], False),
-    pytest.param([11], False, marks=pytest.mark.long),
-    pytest.param([11, 0, 1], True, marks=pytest.mark.long),
-)
+@pytest.mark.rows(([4, 7], True), ([10, 11], False), long=[([11], False), ([11, 0, 1], True)])
 def test_the_next_example_takes_the_place_and_after_the_last_the_first(damaged, store, tmp_path):
     names = [f"{number % 2}/{number:02d}.jpg" for number in range(12)]
     helpers.write_photos(tmp_path, names, lambda number: np.full((24, 32, 3), 20 * number))

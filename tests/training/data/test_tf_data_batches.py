@@ -46,8 +46,8 @@ def test_images_of_static_shapes_keep_their_labels_and_follow_the_seed(train, da
 @pytest.mark.rows(
     (1, 1, 0.3, True, {}),
     (10, 2, 0.0, False, {"cache": "on"}),
-    pytest.param(2, 4, 0.3, False, {}, marks=pytest.mark.long),
     (2, 1, 0.0, True, {"cache": "auto", "on_error": "skip"}),
+    long=[(2, 4, 0.3, False, {})],
 )
 def test_steps_and_shares(start_step, workers, mixup_p, remote, changes, digits_split, monkeypatch):
     split = digits_split("train[:100]")
@@ -71,15 +71,20 @@ def noted(split, note, **changes):
 
 @pytest.fixture
 def counted(digits_split):
-    found = []
-    return noted(digits_split("train"), found.append), found
+    """Returns a function that returns a split, and a list of the numbers that it reads."""
+
+    def count(text="train"):
+        found = []
+        return noted(digits_split(text), found.append), found
+
+    return count
 
 
 @pytest.mark.rows(  # With mixup, the one before a share's first as well.
     (1, 0.0, range(32), False), (4, 0.0, range(8, 16), True), (4, 0.3, range(7, 16), False)
 )
 def test_any_step_reads_its_share_and_no_more(workers, mixup_p, slots, remote, counted):
-    (split, reads), start_step = counted, 10_000
+    (split, reads), start_step = counted(), 10_000
     worker = {"num_input_pipelines": workers, "input_pipeline_id": int(workers > 1)}
     settings = {"start_step": start_step, "mixup_p": mixup_p, **worker}
     take(helpers.train(read_by(split, remote=remote), PLAIN, **settings), 3)
@@ -144,12 +149,7 @@ def test_arguments_that_do_not_fit_are_explained(changes, message, train, digits
         helpers.evaluate(digits_split("test"), f"{PLAIN}|mixup(0.2)")
 
 
-@pytest.mark.rows(
-    pytest.param(64, 4, "raise", marks=pytest.mark.long),
-    (64, 1, "skip"),
-    (200, 2, "raise"),
-    (400, 4, "skip"),
-)
+@pytest.mark.rows((64, 1, "skip"), (200, 2, "raise"), (400, 4, "skip"), long=[(64, 4, "raise")])
 def test_evaluation_pads_and_never_drops(batch_size, workers, on_error, digits_split, data_dir):
     settings = {"batch_size": batch_size, "num_input_pipelines": workers, "on_error": on_error}
     share = functools.partial(helpers.evaluate, digits_split("test[:200]"), **settings)
@@ -183,7 +183,7 @@ def test_images_without_a_real_label_are_masked(tiny, resize_row):
 
 @pytest.mark.parametrize("remote", [False, True])
 def test_what_is_kept_is_neither_read_nor_decoded_again(counted, remote):
-    split, reads = counted
+    split, reads = counted()
     dataset = helpers.train(read_by(split, remote=remote), PLAIN, cache="on", batch_size=1438)
     reads.clear()
     take(dataset, 3)  # What is on its way when the first epoch ends may be read twice.
@@ -209,21 +209,21 @@ def test_a_run_of_kept_photos_resumes_with_the_same_bits(photos):
 
 
 def test_as_many_images_are_kept_as_fit_with_the_same_bits(counted, monkeypatch, caplog):
-    split, reads = counted
-    whole = take(helpers.train(split, PLAIN, cache="on", batch_size=1438), 2)
-    kept, size = 400, 8 * 8 * 3  # of digits, which are decoded to three channels
+    split, reads = counted("train[:300]")
+    whole = take(helpers.train(split, PLAIN, cache="on", batch_size=300), 2)
+    kept, size = 80, 8 * 8 * 3  # of digits, which are decoded to three channels
     monkeypatch.setattr(decoded_image_cache, "free_memory", lambda: 2 * kept * size)
     with caplog.at_level("INFO", "keras_vit"):
-        dataset = helpers.train(split, PLAIN, cache="auto", batch_size=1438)
-    assert "400 of 1438 decoded images find room in memory" in caplog.text
+        dataset = helpers.train(split, PLAIN, cache="auto", batch_size=300)
+    assert "80 of 300 decoded images find room in memory" in caplog.text
     assert_equal(take(dataset, 2), whole)
     reads.clear()
     take(dataset, 1)
-    assert {*reads} == {*range(kept, 1438)}
+    assert {*reads} == {*range(kept, 300)}
     # Evaluations read nothing again, where what they prepare fits.
-    for room, read_again in ((4 * 1438 * size * 4 - 8, True), (4 * 1438 * size * 4, False)):
+    for room, read_again in ((4 * 300 * size * 4 - 8, True), (4 * 300 * size * 4, False)):
         monkeypatch.setattr(decoded_image_cache, "free_memory", lambda room=room: room)
-        settings = {"batch_size": 719, "skip_counter": SkipCounter()}
+        settings = {"batch_size": 150, "skip_counter": SkipCounter()}
         batches = tf_data_batches.eval_dataset(split, split.preprocess(PLAIN), **settings)
         batches = decoded_image_cache.keep_prepared(batches, split)
         first = take(batches, -1)

@@ -84,7 +84,7 @@ def test_own_objects_that_measure_something_else_are_refused(run, tmp_path):
     def mean(model, batch):
         return keras.ops.mean(model(batch["image"]))
 
-    norm = types.SimpleNamespace(names=("norm",), every_steps=20, distributed=False)
+    norm = types.SimpleNamespace(names=("norm",), every_steps=4, distributed=False)
     norm.run = lambda model: {"norms": 1.0}
     with pytest.raises(ValueError, match=r"shape \(batch,\).* Received: shape \(\)\."):
         trainer.train(config, tmp_path / "mean", losses=mean)

@@ -296,7 +296,7 @@ def test_numbers_are_learned_standardized_and_saved_in_their_units(loss, canvase
     np.testing.assert_allclose(ops.convert_to_numpy(saved(images)), expected, rtol=1e-5)
 
 
-def test_the_sum_of_digits_is_learned_and_in_every_file(numbers_run, canvases, tmp_path, capsys):
+def test_the_sum_of_digits_is_learned(numbers_run, canvases, tmp_path, capsys):
     source, (outputs, rows) = open_source(numbers_run), outputs_of(numbers_run)
     assert source.task is NUMBERS and source.interface.classifies == "number"
     assert column(numbers_run, "eval_r2").max() == pytest.approx(
@@ -305,8 +305,7 @@ def test_the_sum_of_digits_is_learned_and_in_every_file(numbers_run, canvases, t
     assert metrics.r2_score(rows, outputs) > 0.5 and abs(outputs.mean() - rows.mean()) < 50
     assert "Predicted against true" in (numbers_run / "report.html").read_text()
     photos = [str(canvases / f"{number}.png") for number in range(3)]
-    images = (source_images(source, photos) + 1) / 2
-    expected = source.model.predict(2 * images - 1, verbose=0)[:, 0]
+    expected = source.model.predict(source_images(source, photos), verbose=0)[:, 0]
     found = keras_vit.predict(source.model, photos)
     assert [[name for name, _ in each] for each in found] == [["value"]] * 3
     assert [each[0][1] for each in found] == pytest.approx([*expected], rel=1e-4)
@@ -315,6 +314,13 @@ def test_the_sum_of_digits_is_learned_and_in_every_file(numbers_run, canvases, t
     printed = [each["numbers"][0] for each in json.loads(capsys.readouterr().out)]
     assert [each["value"] for each in printed] == pytest.approx([*expected], rel=1e-4)
     assert f"<td>{printed[0]['value']:.5g}</td>" in page.read_text()
+
+
+@pytest.mark.long
+def test_numbers_are_in_every_file(numbers_run, canvases, tmp_path):
+    source = open_source(numbers_run)
+    images = (source_images(source, [canvases / f"{number}.png" for number in range(3)]) + 1) / 2
+    expected = source.model.predict(2 * images - 1, verbose=0)[:, 0]
     for write, name in ((export.to_tflite, "m.tflite"), (export.to_hub, "module")):
         write(source.model, tmp_path / name)
         opened = open_source(tmp_path / name)
@@ -357,18 +363,21 @@ def test_heads_and_tables_of_another_kind_do_not_meet(numbers_run, canvases, tmp
         open_dataset(f"csv:{folder}/odd.csv")
 
 
-def test_numbers_that_a_run_learned_are_not_exchanged(canvases, tmp_path):
-    table = canvases / "exchanged.csv"
-    table.write_text((canvases / "value.csv").read_text())
-    trained(table, tmp_path / "run", total_steps=20, eval_every_steps=10)
-    header, *rows = table.read_text().splitlines()
+def test_numbers_that_a_run_learned_are_not_exchanged(numbers_run, canvases):
+    table = canvases / "value.csv"
+    header, *rows = (content := table.read_text()).splitlines()
     table.write_text("\n".join([header, *(row + "0" for row in rows)]))
-    with pytest.raises(UsageError, match="by whose mean and deviation it learns"):
-        trained(table, tmp_path / "run", total_steps=20, eval_every_steps=10, data_changed="accept")
+    try:
+        with pytest.raises(UsageError, match="by whose mean and deviation it learns"):
+            trained(table, numbers_run, data_changed="accept")
+    finally:
+        table.write_text(content)
 
 
 def test_tasks_and_tables_that_do_not_fit_are_refused(canvases, tmp_path):
-    usual = {"batch_size": 8, "total_steps": 3, "model": {"image_size": 16, "patch_size": 8}}
+    model = {"image_size": 16, "patch_size": 8, "hidden_size": 16, "mlp_dim": 16}
+    model |= {"num_layers": 1, "num_heads": 2}
+    usual = {"batch_size": 8, "total_steps": 3, "model": model}
     usual |= {"train_preprocess": "decode|resize(16)|value_range(-1,1)"}
     table = {"dataset": f"csv:{canvases}/labels.csv", **usual}
     with pytest.raises(UsageError, match=r"config\.several_labels\.loss: expected a loss, as csv:"):

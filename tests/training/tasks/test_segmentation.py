@@ -3,7 +3,7 @@ import io
 import json
 import os
 import re
-import signal
+import shutil
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from keras_vit.training.data.sets.photo_sets import read_mask
 from keras_vit.training.data.sets.vtab_labels import rule
 from keras_vit.training.data.tf_data_batches import eval_dataset
 from keras_vit.training.engine.update import Batch
-from keras_vit.training.errors import Interrupted, UsageError
+from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators.windows import window_probabilities, window_starts
 from keras_vit.training.inference.keras_function import compiled_function
 from keras_vit.training.inference.open_model import open_source
@@ -30,7 +30,6 @@ from keras_vit.training.tasks.segmentation import dice_losses, palette, write_ma
 from tests.conftest import GOLDEN
 from tests.golden import golden
 from tests.keras_vit.models.test_segmenter import build, load
-from tests.training.loop.test_resume import at_step
 from tests.training.runs import assert_same, rows
 
 CASES = json.loads((GOLDEN / "segmenter.json").read_text())
@@ -329,15 +328,21 @@ def test_canvases_have_a_digit_and_its_strokes(canvases):
     assert mask.shape == (36, 36, 1) and len(np.unique(mask)) == 2
 
 
-def test_a_run_resumes_bit_for_bit_and_is_evaluated_as_it_was(canvases, tmp_path, monkeypatch):
-    dataset, config_of = canvases
-    config = config_of(log_every_steps=1, report=False)
+@pytest.fixture(scope="module")
+def run(canvases, tmp_path_factory):
+    config = canvases[1](log_every_steps=1, report=True)
     config.masks.decoder = "mask"  # whose dropout draws
-    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
-    metrics = trainer.train(config, whole)
-    with monkeypatch.context() as patch, pytest.raises(Interrupted):
-        at_step(patch, 4, lambda: os.kill(os.getpid(), signal.SIGTERM))
-        trainer.train(config, resumed)
+    folder = tmp_path_factory.mktemp("run") / "run"
+    return config, folder, trainer.train(config, folder)
+
+
+def test_a_run_resumes_bit_for_bit_and_is_evaluated_as_it_was(canvases, run, tmp_path):
+    dataset, _ = canvases
+    config, whole, metrics = run
+    resumed = shutil.copytree(whole, tmp_path / "resumed")
+    # As if it was killed after its step 3 of 6.
+    shutil.rmtree(resumed / "checkpoints/checkpoint-6")
+    (resumed / "model.keras").unlink()
     trainer.train(config, resumed)
     assert_same(whole, resumed)
     assert rows(whole) == rows(resumed)
@@ -354,10 +359,8 @@ def test_a_run_resumes_bit_for_bit_and_is_evaluated_as_it_was(canvases, tmp_path
     assert [row[0] for row in found.tables["per_class"].rows] == list(dataset.class_names)
 
 
-def test_the_page_shows_classes_and_the_worst_images(canvases, tmp_path):
-    _, config_of = canvases
-    trainer.train(config_of(report=True), tmp_path / "run")
-    page = (tmp_path / "run" / "report.html").read_text()
+def test_the_page_shows_classes_and_the_worst_images(run):
+    page = (run[1] / "report.html").read_text()
     assert "Tables and examples: 30 images of test[:30]" in page and "IoU %" in page
     assert "<h1>run: digits_masks</h1>" in page
     rows = re.findall(r'<tr><th scope="row" title="([^"]+)">.*?<td>([\d.]+)</td>', page)
@@ -401,6 +404,7 @@ def test_predictions_are_areas_masks_and_overlays(tmp_path):
         write_mask(tmp_path / "b.png", mask + 254, str(tmp_path / "photo.jpg"))
 
 
+@pytest.mark.long
 def test_own_photos_with_masks_train_a_segmenter(tmp_path, printed):
     root = write_masks(tmp_path / "roads", sizes=((20, 30),) * 8, names=["road", "tree", "sky"])
     config = overrides.load_config(f"own_photos:{root},size=24,steps=2")

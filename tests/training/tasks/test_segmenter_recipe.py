@@ -1,4 +1,5 @@
 import json
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -7,6 +8,7 @@ import tensorflow as tf
 from PIL import Image
 
 import keras_vit
+from keras_vit.__main__ import main
 from keras_vit.learning_rate_schedule import WarmupDecay
 from keras_vit.optimizers import Momentum
 from keras_vit.training.config import overrides, schema
@@ -16,7 +18,9 @@ from keras_vit.training.data.preprocessing.segmenter_operations import distorted
 from keras_vit.training.data.sets import known_datasets
 from keras_vit.training.data.sets.vtab_labels import rule
 from keras_vit.training.errors import UsageError
-from keras_vit.training.evaluators.windows import window_probabilities
+from keras_vit.training.evaluators.windows import evaluate_by_windows, window_probabilities
+from keras_vit.training.inference.interface import Interface
+from keras_vit.training.inference.keras_function import compiled_function
 from keras_vit.training.loop import trainer
 from keras_vit.training.tasks.segmentation import mean_iou
 from tests.training.tasks.test_segmentation import write_masks
@@ -152,7 +156,7 @@ def test_cityscapes_has_nineteen_classes():
     assert (row.image, row.num_classes, row.class_names[13]) == ("image_left", 19, "car")
 
 
-def test_a_recipe_trains_and_is_evaluated_by_windows(tmp_path, printed):
+def test_a_recipe_trains_and_is_evaluated_by_windows(tmp_path, capsys):
     sizes = ((20, 30), (40, 24), (30, 30), (16, 16))
     root = write_masks(tmp_path / "roads", sizes=sizes, names=["road", "tree", "sky"])
     config = overrides.load_config(f"segmenter:ViT-Ti/16,masks:{root},size=16")
@@ -162,37 +166,32 @@ def test_a_recipe_trains_and_is_evaluated_by_windows(tmp_path, printed):
     config.update(epochs=0.0, total_steps=2, batch_size=2, eval_every_steps=2, report=False)
     config.train_split = config.eval_split = "train"
     trainer.train(config, tmp_path / "run")
+    (root / "images" / "3.png").write_bytes(b"no image")
     more = ("--split=train", "--windows=20", "--stride=8", "--scales=0.5,1", "--flip")
     more = (f"--dataset=masks:{root}", *more, f"--output={tmp_path / 'out'}")
-    assert "mean IoU" in printed("evaluate", tmp_path / "run", *more)
+    assert main(["evaluate", str(tmp_path / "run"), *more]) == 0
+    printed, said = capsys.readouterr()
+    assert "mean IoU" in printed
+    assert "Left out: images/3.png: images/3.png cannot be read as an image" in said
     found = json.loads((tmp_path / "out" / "metrics.json").read_text())[f"masks:{root}"]
     model = keras.saving.load_model(tmp_path / "run" / "model.keras")
-    predicted, labels = [], []
-    for number, (height, width) in enumerate(sizes):
+    function, predicted, labels = compiled_function(model), [], []
+    for number, (height, width) in enumerate(sizes[:3]):
         pixels = np.asarray(Image.open(root / "images" / f"{number}.png"), "float32")
         mask = np.asarray(Image.open(root / "masks" / f"{number}.png")).astype(int)
         sides = [tuple(size_between((height, width), x, 4 * x).numpy()) for x in (10, 20)]
-        found_here = window_probabilities(
-            lambda x: model(x, training=False), pixels / 127.5 - 1, 16, 8, sides, flip=True
-        )
+        found_here = window_probabilities(function, pixels / 127.5 - 1, 16, 8, sides, flip=True)
         predicted.append(found_here.argmax(-1).ravel())
         labels.append(np.where(mask == 255, -1, mask).ravel())
     predicted, labels = map(np.concatenate, (predicted, labels))
     assert found["miou"] == pytest.approx(mean_iou(predicted, labels, 3), abs=1e-6)
     known = labels >= 0
     assert found["pixels"] == pytest.approx((predicted == labels)[known].mean(), abs=1e-6)
-    assert found["count"] == 4 and isinstance(model, keras_vit.Segmenter)
-    (root / "images" / "1.png").write_bytes(b"no image")
-    said = printed("evaluate", tmp_path / "run", *more, stream="err")
-    assert "Left out: images/1.png: images/1.png cannot be read as an image" in said
-    assert (
-        json.loads((tmp_path / "out" / "metrics.json").read_text())[f"masks:{root}"]["count"] == 3
-    )
+    assert found["count"] == 3 and isinstance(model, keras_vit.Segmenter)
 
 
-def test_windows_are_of_models_of_masks(tmp_path, refused):
-    model = keras_vit.create_model("ViT-Ti/16", image_size=32, num_classes=3)
-    model.save(tmp_path / "model.keras")
-    root = write_masks(tmp_path / "roads", names=["road", "tree", "sky"])
-    more = (f"--dataset=masks:{root}", "--split=train", "--windows=20")
-    refused(f"evaluate {tmp_path / 'model.keras'} {' '.join(more)}", "Expected a model of masks")
+def test_windows_are_of_models_of_masks_of_squares():
+    for interface in (Interface((16, 16)), Interface((16, 24), classifies="pixel")):
+        model = SimpleNamespace(interface=interface, name="m")
+        with pytest.raises(UsageError, match="Expected a model of masks of square images"):
+            evaluate_by_windows(model, None, 20)

@@ -18,7 +18,7 @@ from ..io.progress_bar import track
 from ..source_facts import read_run_config, runs_inside, unfinished
 from ..tasks import COUNT, LOSS, compared_by, task_of
 from .doubtful_labels import FILE as LABELS
-from .doubtful_labels import kept_doubts
+from .doubtful_labels import doubt_section, kept_doubts
 from .html_pages import report_html
 from .metrics_csv import read_metrics
 
@@ -52,19 +52,19 @@ def report_run(
     config = read_run_config(run / "config.json")
     config["data_dir"] = data_dir or config["data_dir"]
     series, source = read_metrics(run / "metrics.csv"), load_model(run)
-    evaluated = _evaluated(run, source, config, dataset) if config["eval_split"] else {}
+    count, sections = _evaluated(run, source, config, dataset) if config["eval_split"] else (0, [])
+    doubts, classes = kept_doubts(run), source.interface.class_names
+    sections += [doubt_section(doubts, classes)] if doubts and classes else []
     tiles = figures_of(series, config)
     del config["data"]
     page = report_html(
         title=f"{run.resolve().name}: {_short_name(config['dataset'])}",
-        subtitle=_subtitle(series, config, evaluated),
+        subtitle=_subtitle(series, config, count),
         series=series,
         tiles=tiles,
         config=json.dumps(config, indent=2, sort_keys=True),
+        sections=sections,
         files=_files(run),
-        doubts=kept_doubts(run),
-        classes=source.interface.class_names or (),
-        **evaluated,
     )
     write_text(run / "report.html", page)
     return run / "report.html"
@@ -138,16 +138,14 @@ def _last_step(series):
     return max(step for values in series.values() for step, _ in values)
 
 
-def _subtitle(series, config, evaluated):
+def _subtitle(series, config, count):
     model = config["model"]["name"] or "Vision Transformer"
     text = f"{model}, {_last_step(series)} steps of {config['batch_size']} images."
-    if evaluated:
-        of_classes, split = "confusion" in evaluated, config["eval_split"]
-        shown = evaluated["confusion"].sum() if of_classes else evaluated["count"]
-        name = "the held-out fifth" if split == HELD_OUT_FIFTH[1] else split
-        what = "Confusion matrix and examples" if of_classes else "Tables and examples"
-        text += f" {what}: {shown} images of {name}."
-    return text
+    if not count:
+        return text
+    split = config["eval_split"]
+    name = "the held-out fifth" if split == HELD_OUT_FIFTH[1] else split
+    return f"{text} Tables and examples: {count} images of {name}."
 
 
 def figures_of(series: dict[str, list[tuple[int, float]]], config: dict) -> dict[str, str]:

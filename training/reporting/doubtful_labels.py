@@ -7,6 +7,7 @@ the least squares of few-shot evaluation, predicts each tenth of the photos from
 
 import contextlib
 import functools
+import html
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,7 +26,7 @@ from ..io.atomic import atomic_file
 from ..io.printed_table import Table
 from ..io.progress_bar import track
 from ..tasks import COUNTED, TASKS, task_of
-from ..tasks.base import as_bytes
+from ..tasks.base import Picture, Section, as_bytes
 
 FILE = "labels.npz"  # in the run directory
 # Photos that are compared, and those that a page shows.
@@ -165,3 +166,25 @@ def doubt_table(arrays: Mapping[str, np.ndarray], class_names: Sequence[str]) ->
         )
     ]
     return Table(("file", "folder", "prediction", "doubt", "trained on"), rows)
+
+
+def doubt_section(arrays: Mapping[str, np.ndarray], class_names: Sequence[str]) -> Section:
+    """Returns the part of a page with the photos that may lie in a wrong folder."""
+    table, pictures = doubt_table(arrays, class_names), []
+    for image, row in zip(arrays["doubt_images"], table.rows, strict=False):
+        photo, folder, found, share, trained = row
+        caption = f"{photo}: in {folder}, looks like {found} ({share})"
+        pictures.append(Picture(image, caption, photo, is_trained=trained == "yes"))
+    unreadable, photos = [*arrays["unreadable"]], len(arrays["scores"])
+    note = (
+        f"{len(table.rows)} of {photos:,} photos look like another class than their folder's, by "
+        f"features of the first {int(arrays['step']):,} steps and without the photo's own label; "
+        "the most doubted first. The file may be wrong, or the photo an odd one. All of them: "
+        "<code>keras-vit predict RUN --mistakes --csv</code>, RUN being the folder of this page."
+    )
+    if len(table.rows) > MANY * photos:
+        note += " They are too many to be mistakes: the model tells these classes apart too badly."
+    if unreadable:
+        named = html.escape(", ".join(unreadable[:5])) + (", …" if unreadable[5:] else "")
+        note += f" {len(unreadable)} could not be read: {named}."
+    return Section("labels", "Labels to check", note, pictures=pictures)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+import numpy as np
 from ml_collections import ConfigDict
 
 from ..errors import UsageError
@@ -12,7 +13,6 @@ from ..io.printed_table import Table
 
 if TYPE_CHECKING:
     import keras
-    import numpy as np
     import tensorflow as tf
 
     from ..engine.update import BatchSums, Objective
@@ -83,10 +83,54 @@ class Evaluation(NamedTuple):
     note: str = ""  # a warning where a table is read; empty for none
 
 
+class Picture(NamedTuple):
+    """An image on a page."""
+
+    image: np.ndarray  # (height, width, 1 or 3) in [0, 255]
+    caption: str
+    label: str  # what it shows, for those who cannot see it
+    maps: Mapping[str, np.ndarray] = {}  # of `Prediction`, shown beside it in color
+    kind: str = ""  # "right" or "wrong" of an answer
+    is_trained: bool = False  # whether the model learned it, which is marked
+
+
+class Chart(NamedTuple):
+    """Points of two numbers, and the line on which both are the same."""
+
+    title: str
+    numbers: Sequence[np.ndarray]  # two, (points,) each
+    names: tuple[str, str]
+
+
+class Section(NamedTuple):
+    """A part of a page. Texts are plain, but for the note."""
+
+    key: str  # for links
+    title: str
+    note: str = ""  # HTML
+    table: Table | None = None
+    is_matrix: bool = False  # whether the table is of counts, colored by their part of a row
+    charts: Sequence[Chart] = ()
+    pictures: Sequence[Picture] = ()
+
+
+def worst_section(images: np.ndarray, captions: Sequence[str], count: int) -> Section:
+    """Returns the images of the largest errors among `count`, (images, height, width, channels)."""
+    pictures = [Picture(image, said, said) for image, said in zip(images, captions, strict=True)]
+    note = f"The largest errors among {count:,} images first."
+    return Section("worst", "Worst", note, pictures=pictures)
+
+
+def require_names(names: Sequence[str] | None, classes: int) -> None:
+    """Raises ValueError if names of classes are known and are not one for each."""
+    if names is not None and len(names) != classes:
+        raise ValueError(
+            f"Expected a name for each of {classes} classes. Received: {len(names)} names."
+        )
+
+
 def as_bytes(images: np.ndarray) -> np.ndarray:
     """Returns images in [-1, 1] as pages show them, uint8 in 0..255 of the same shape."""
-    import numpy as np
-
     return np.rint((images + 1) * 127.5).clip(0, 255).astype(np.uint8)
 
 
@@ -108,7 +152,7 @@ class Task:
     unused: Sequence[tuple[str, str]] = ()  # (keys that keep their defaults, what is expected)
     no_mixup: str = ""  # why images are never blended, as an error says it
     metrics: tuple[Metric, ...] = ()  # of its evaluations, beside `LOSS`; the first is `main`
-    # {column: Arrow's name of the type of its values} of `answers`.
+    # {column: Arrow's name of the type of its values} of `answers`; the last is what is shown.
     answer_columns: Mapping[str, str] = {}
     # The name of `ranked`, and those of the members of its pairs.
     shown: tuple[str, str, str] = ("answers", "name", "value")
@@ -184,7 +228,6 @@ class Task:
 
     def split_sums(self, model: Any, batches: Batches, loss: str) -> np.ndarray:
         """Returns the float64 sums of `batch_sums` over all batches; arguments as of `evaluate`."""
-        import numpy as np
         from keras import ops
 
         sums_of, total = self.batch_sums(loss), np.zeros(())
@@ -225,8 +268,9 @@ class Task:
         raise UsageError(f"{expected} Received: {model.name}")
 
     def ranked(self, answer: Mapping[str, list]) -> list[tuple[str, float]]:
-        """Returns (name, fraction) of an answer, the largest first, as it is shown."""
-        raise NotImplementedError
+        """Returns (name, value) of an answer as it is shown: of classes the largest value first."""
+        *_, values = self.answer_columns
+        return [*zip(answer["names"], answer[values], strict=True)]
 
     def picture(self, image: np.ndarray, answer: Mapping[str, Any]) -> np.ndarray:
         """Returns the picture of an image with its answer, (height, width, 3) uint8, as `image`."""
@@ -241,6 +285,6 @@ class Task:
 
     def page_content(
         self, arrays: Mapping[str, np.ndarray], class_names: Sequence[str] | None
-    ) -> dict[str, Any]:
-        """Returns arguments of `report_html`, such as `confusion`; {} shows nothing."""
-        return {}
+    ) -> tuple[int, list[Section]]:
+        """Returns the sections of a run's page, and the number of images that they are of."""
+        return 0, []

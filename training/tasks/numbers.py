@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from ml_collections import ConfigDict
 
 from ..errors import UsageError
 from ..io.printed_table import Table
-from .base import Evaluation, Metric
+from .base import Chart, Evaluation, Metric, Section, worst_section
 from .table_task import TableTask, known_cells
 
 if TYPE_CHECKING:
     import keras
-    import numpy as np
 
     from ..engine.update import Objective
 
@@ -58,8 +58,6 @@ class Numbers(TableTask):
         standardize(model.get_layer("head"), *statistics(split))
 
     def require_held_out(self, split: Any) -> None:
-        import numpy as np
-
         if split.dataset.kind != "numbers":
             return
         rows = _rows(split)
@@ -87,13 +85,9 @@ class Numbers(TableTask):
         return Objective(losses)
 
     def errors(self, outputs: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        import numpy as np
-
         return np.abs(np.nan_to_num(outputs - rows))
 
     def measured(self, outputs: np.ndarray, rows: np.ndarray, interface: Any) -> Evaluation:
-        import numpy as np
-
         names = interface.class_names or [*map(str, range(rows.shape[1]))]
         known = [*known_cells(outputs, rows)]
         found = np.array([measures(*each) for each in known])
@@ -117,23 +111,20 @@ class Numbers(TableTask):
         found = super().answers(model, outputs, names, top)
         return [{**each, "values": each.pop("probabilities")} for each in found]
 
-    def ranked(self, answer: Mapping[str, list]) -> list[tuple[str, float]]:
-        return [*zip(answer["names"], answer["values"], strict=True)]
-
     def page_content(
         self, arrays: Mapping[str, np.ndarray], class_names: Sequence[str] | None
-    ) -> dict[str, Any]:
+    ) -> tuple[int, list[Section]]:
         outputs, rows, names = arrays["outputs"], arrays["labels"], class_names or ()
-        worst = []
-        for image, number in zip(arrays["images"], arrays["chosen"], strict=True):
+        captions = []
+        for number in arrays["chosen"]:
             both = zip(names, rows[number], outputs[number], strict=True)
             said = [f"{name} {true:g}, predicted {found:.4g}" for name, true, found in both]
-            worst.append((image, "; ".join(said)))
+            captions.append("; ".join(said))
         both = zip(names, rows.T, outputs.T, strict=True)
-        charts = [(*each, "true", "predicted") for each in both]
+        charts = [Chart(name, columns, ("true", "predicted")) for name, *columns in both]
         note = "A point for each image. On the line both are the same."
-        charts = ("Predicted against true", note, charts)
-        return {"charts": charts, "worst": worst, "count": len(rows)}
+        charts = Section("charts", "Predicted against true", note, charts=charts)
+        return len(rows), [charts, worst_section(arrays["images"], captions, len(rows))]
 
 
 def _text(metric, value):
@@ -142,8 +133,6 @@ def _text(metric, value):
 
 def _rows(split):
     """Returns the numbers of the photos of a split, (photos, columns), NaN where unknown."""
-    import numpy as np
-
     return np.array([split.dataset.photos.targets[photo.path] for photo in split.photos])
 
 
@@ -152,8 +141,6 @@ def statistics(split: Any) -> tuple[np.ndarray, np.ndarray]:
 
     Raises UsageError for other data, or a column whose known numbers are all the same.
     """
-    import numpy as np
-
     if split.dataset.kind != "numbers":
         raise UsageError(
             "config.numbers.loss: expected csv:TABLE with a column value, or several of numbers. "
@@ -171,8 +158,6 @@ def standardize(head: keras.layers.Dense, means: np.ndarray, deviations: np.ndar
 
     A head that is trained gives the same as before. Its file has a plain head of the products.
     """
-    import numpy as np
-
     kernel, bias = head.get_weights()
     if kernel.any():
         head.set_weights([kernel / deviations, (bias - means) / deviations])
@@ -191,8 +176,6 @@ def measures(predicted: np.ndarray, true: np.ndarray) -> tuple[float, float, flo
 
     NaN where they say nothing: of no numbers, or of correlations where all are the same.
     """
-    import numpy as np
-
     if not len(true):
         return (np.nan,) * 4
     predicted, true = predicted.astype(np.float64), true.astype(np.float64)

@@ -11,15 +11,25 @@ import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from ml_collections import ConfigDict
 
 from ..errors import UsageError
 from ..io.printed_table import Table
-from .base import COUNTED, Batches, Evaluation, Metric, Task, as_bytes
+from .base import (
+    COUNTED,
+    Batches,
+    Evaluation,
+    Metric,
+    Section,
+    Task,
+    as_bytes,
+    require_names,
+    worst_section,
+)
 
 if TYPE_CHECKING:
     import keras
-    import numpy as np
     import tensorflow as tf
 
     from ..engine.update import BatchSums, Objective
@@ -142,8 +152,6 @@ class Segmentation(Task):
         return sums
 
     def means(self, sums: Iterable[float]) -> dict[str, float]:
-        import numpy as np
-
         (loss, pixels, count), by_class = np.split(np.asarray([*sums], np.float64), [3])
         if not pixels:
             raise ValueError("Expected at least one pixel with a class. Received: none")
@@ -161,13 +169,8 @@ class Segmentation(Task):
     def answers(
         self, model: Any, outputs: np.ndarray, names: Sequence[str] | None, top: int
     ) -> list[dict[str, Any]]:
-        import numpy as np
-
         classes, found = outputs.shape[-1], []
-        if names is not None and len(names) != classes:
-            raise ValueError(
-                f"Expected a name for each of {classes} classes. Received: {len(names)} names."
-            )
+        require_names(names, classes)
         if not np.isfinite(outputs).all():
             raise ValueError(
                 "Expected finite logits. Received: infinite or undefined values from the model; "
@@ -186,13 +189,8 @@ class Segmentation(Task):
             )
         return found
 
-    def ranked(self, answer: Mapping[str, list]) -> list[tuple[str, float]]:
-        return [*zip(answer["names"], answer["areas"], strict=True)]
-
     def picture(self, image: np.ndarray, answer: Mapping[str, Any]) -> np.ndarray:
         """Returns the image half covered by the colors of its classes."""
-        import numpy as np
-
         colors = np.array(palette(), np.uint16)[answer["mask"] % 256]
         return ((image.astype(np.uint16) + colors) // 2).astype(np.uint8)
 
@@ -201,8 +199,6 @@ class Segmentation(Task):
 
         Each as it is, under its mask and under the answer, side by side.
         """
-        import numpy as np
-
         classes, worst = dataset.num_classes, []
         total = np.zeros(3 + 3 * classes)
         for batch in batches:
@@ -231,17 +227,14 @@ class Segmentation(Task):
 
     def page_content(
         self, arrays: Mapping[str, np.ndarray], class_names: Sequence[str] | None
-    ) -> dict[str, Any]:
-        total = arrays["total"]
-        if not total[1]:
-            return {}
-        worst = [
-            (image, f"{100 * share:.1f} % of the pixels are wrong")
-            for image, share in zip(arrays["images"], arrays["wrong"], strict=True)
-        ]
-        table = table_of(total, class_names)._replace(title="Classes")
+    ) -> tuple[int, list[Section]]:
+        total, count = arrays["total"], int(arrays["total"][2])
+        if not count:
+            return 0, []
+        captions = [f"{100 * share:.1f} % of the pixels are wrong" for share in arrays["wrong"]]
         note = "IoU: intersection over union of the pixels of all images."
-        return {"tables": [(table, note)], "worst": worst, "count": int(total[2])}
+        classes = Section("classes", "Classes", note, table_of(total, class_names))
+        return count, [classes, worst_section(arrays["images"], captions, count)]
 
 
 @functools.cache
@@ -265,7 +258,6 @@ def write_mask(path: Any, mask: np.ndarray, photo: str) -> None:
     Values are the numbers of classes, as `masks:FOLDER` reads them. Raises ValueError for a class
     above 255, which a PNG of a palette has no place for.
     """
-    import numpy as np
     from PIL import Image
 
     from keras_vit.photos.prepare_photos import upright_size
@@ -338,8 +330,6 @@ def evaluation_of(total: np.ndarray, dataset: Any) -> Evaluation:
 
 def table_of(total: np.ndarray, class_names: Sequence[str] | None) -> Table:
     """Returns the share of the pixels and the IoU of each class, of such sums."""
-    import numpy as np
-
     hits, predicted, labels = np.split(np.asarray(total[3:]), 3)
     names = class_names or [str(number) for number in range(len(hits))]
     of_class = intersection_over_union(hits, predicted, labels)
@@ -364,8 +354,6 @@ def intersection_over_union(
         predicted: pixels that are predicted as it and have any class.
         labels: pixels that have it.
     """
-    import numpy as np
-
     union = predicted + labels - hits
     return np.divide(hits, union, out=np.full(len(union), np.nan), where=union > 0)
 
@@ -375,8 +363,6 @@ def mean_iou(predicted: np.ndarray, labels: np.ndarray, num_classes: int) -> flo
 
     It is over all images together, and the classes that occur in either.
     """
-    import numpy as np
-
     counts = class_counts(predicted, labels, num_classes)
     return float(np.nanmean(intersection_over_union(*counts)))
 
@@ -386,8 +372,6 @@ def class_counts(predicted: np.ndarray, labels: np.ndarray, num_classes: int) ->
 
     Arguments are as of `mean_iou`; pixels without a class are in none of them.
     """
-    import numpy as np
-
     known = labels >= 0
     counted = (labels[known & (predicted == labels)], predicted[known], labels[known])
     return np.stack([np.bincount(each, minlength=num_classes) for each in counted])

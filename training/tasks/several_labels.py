@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from ml_collections import ConfigDict
 
 from ..io.printed_table import Table
-from .base import Batches, Evaluation, Metric
+from .base import Batches, Evaluation, Metric, Section, worst_section
 from .table_task import TableTask, known_cells
 
 if TYPE_CHECKING:
     import keras
-    import numpy as np
     import tensorflow as tf
 
     from ..engine.update import Objective
@@ -96,14 +96,10 @@ class SeveralLabels(TableTask):
 
     def errors(self, outputs: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Returns the sigmoid cross-entropy."""
-        import numpy as np
-
         logits, known = outputs.astype(np.float64), ~np.isnan(rows)
         return known * (np.logaddexp(0, logits) - np.nan_to_num(rows) * logits)
 
     def measured(self, outputs: np.ndarray, rows: np.ndarray, interface: Any) -> Evaluation:
-        import numpy as np
-
         thresholds = interface.thresholds or [_EVEN] * rows.shape[1]
         table, counts = _by_class(outputs, rows, thresholds, interface.class_names)
         precisions, hits, answered, present = counts
@@ -130,26 +126,23 @@ class SeveralLabels(TableTask):
 
     def page_content(
         self, arrays: Mapping[str, np.ndarray], class_names: Sequence[str] | None
-    ) -> dict[str, Any]:
-        import numpy as np
-
+    ) -> tuple[int, list[Section]]:
         outputs, rows, thresholds = (arrays[key] for key in ("outputs", "labels", "thresholds"))
         table, (precisions, *_) = _by_class(outputs, rows, thresholds, class_names)
         order = np.argsort(precisions)
-        names, worst = [row[0] for row in table.rows], []
-        for image, number in zip(arrays["images"], arrays["chosen"], strict=True):
+        names, captions = [row[0] for row in table.rows], []
+        for number in arrays["chosen"]:
             has = rows[number] > 0, sigmoid(outputs[number]) >= thresholds
             is_, said = (", ".join(np.array(names)[each]) or "nothing" for each in has)
-            worst.append((image, f"{is_}; the answer: {said}"))
+            captions.append(f"{is_}; the answer: {said}")
         note = "The worst average precision first. F1 is at the threshold of each class."
-        shown = Table(table.columns, [table.rows[i] for i in order], "Classes")
-        return {"tables": [(shown, note)], "worst": worst, "count": len(rows)}
+        shown = Table(table.columns, [table.rows[i] for i in order])
+        classes = Section("classes", "Classes", note, shown)
+        return len(rows), [classes, worst_section(arrays["images"], captions, len(rows))]
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
     """Returns probabilities, float64, without an overflow."""
-    import numpy as np
-
     return np.exp(-np.logaddexp(0, -np.asarray(logits, np.float64)))
 
 
@@ -158,8 +151,6 @@ def average_precision(scores: np.ndarray, labels: np.ndarray) -> float:
 
     The sum of precisions at each distinct score, times the recall gained there.
     """
-    import numpy as np
-
     hits, answered, _ = _cuts(scores, labels)
     if not labels.any():
         return float("nan")
@@ -171,8 +162,6 @@ def best_threshold(scores: np.ndarray, labels: np.ndarray) -> float:
 
     It is in the middle between two images; 0.5 of a class without any.
     """
-    import numpy as np
-
     # As files have them: those of large scores are equal.
     hits, answered, cuts = _cuts(sigmoid(scores).astype(np.float32), labels)
     if not labels.any():
@@ -185,8 +174,6 @@ def best_threshold(scores: np.ndarray, labels: np.ndarray) -> float:
 
 def _cuts(scores, labels):
     """Returns labels that are 1 and images at or above each distinct score, and these scores."""
-    import numpy as np
-
     order = np.argsort(-scores, kind="stable")
     scores = scores[order]
     ends = np.flatnonzero(np.diff(scores, append=-np.inf))
@@ -194,15 +181,11 @@ def _cuts(scores, labels):
 
 
 def _f1(hits, answered, present):
-    import numpy as np
-
     return 2 * hits / np.maximum(answered + present, 1)
 
 
 def _by_class(outputs, rows, thresholds, names):
     """Returns a table, and average precision, right answers, answers and labels, (4, classes)."""
-    import numpy as np
-
     known, labels = ~np.isnan(rows), rows > 0
     answered = (sigmoid(outputs) >= np.asarray(thresholds)) & known
     counts = [each.sum(axis=0) for each in (answered & labels, answered, labels)]

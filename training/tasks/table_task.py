@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..errors import UsageError
 from .base import COUNTED, Batches, Evaluation, as_bytes
 from .classification import Classification
 
 if TYPE_CHECKING:
-    import numpy as np
     import tensorflow as tf
 
 # Photos on the page of a run.
@@ -79,8 +80,6 @@ class TableTask(Classification):
         And {"chosen": numbers, "images": as batches have them} of the `shown` largest errors.
         Raises ValueError if there are no images, or outputs do not fit.
         """
-        import numpy as np
-
         from .classification.evaluation import class_order
 
         order = class_order(model.interface.class_names, dataset.class_names, dataset.name)
@@ -116,8 +115,6 @@ class TableTask(Classification):
 
     def page_arrays(self, source: Any, batches: Batches, dataset: Any) -> dict[str, np.ndarray]:
         """Outputs and rows of all images, and the images of the largest errors."""
-        import numpy as np
-
         outputs, rows, found = self.collected(source, batches, dataset, _WORST)
         found["images"] = as_bytes(found["images"])
         thresholds = np.array(source.interface.thresholds or ())
@@ -129,8 +126,6 @@ def known_cells(outputs: np.ndarray, rows: np.ndarray) -> Iterator[tuple[np.ndar
 
     Both are (images, columns), NaN in `rows` where nobody knows.
     """
-    import numpy as np
-
     for each, cells in zip(outputs.T, rows.T, strict=True):
         known = ~np.isnan(cells)
         yield each[known], cells[known]

@@ -13,6 +13,8 @@ from keras_vit.training.io.atomic import write_text
 from keras_vit.training.prediction.predictor import Prediction
 from keras_vit.training.reporting.html_pages import PANELS, _panels, predictions_html, report_html
 from keras_vit.training.reporting.metrics_csv import read_metrics
+from keras_vit.training.tasks.base import Picture, Section
+from keras_vit.training.tasks.classification.evaluation import class_sections
 
 VOID = {"meta", "img", "br", "link", "hr", "wbr"}
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -48,10 +50,13 @@ def report(tmp_path):
     image = np.full((8, 8, 3), (200, 100, 0))
     shown = {"title": "cats & <dogs>", "subtitle": "of /a/b", "config": '{"seed": 0}'}
     shown |= {"series": read_metrics(metrics), "tiles": {"top-1 accuracy": "75.00 %"}}
-    shown |= {"names": ["cat", "<dog>", "a <very> long name"], "files": ["hub/", "my model.tflite"]}
-    shown["confusion"] = np.array([[3, 1, 0], [0, 4, 0], [2, 0, 0]])
+    names, confusion = ["cat", "<dog>", "a <very> long name"], [[3, 1, 0], [0, 4, 0], [2, 0, 0]]
     attention = np.eye(2)[[1]].repeat(4, 1).repeat(8, 0)
-    shown["examples"] = [(image, 0, 1, {"attention": attention}), (image[..., :1], 1, 1, {})]
+    wrong = Picture(image, "cat, taken for <dog>", "cat", {"attention": attention}, "wrong")
+    pictures = [wrong, Picture(image[..., :1], "<dog>", "<dog>")]
+    shown["sections"] = class_sections(np.array(confusion), names)
+    shown["sections"] += [Section("examples", "Examples", pictures=pictures)]
+    shown["files"] = ["hub/", "my model.tflite"]
     write_text(tmp_path / "report.html", report_html(**shown))
     ranked = [("cat", 0.9998), ("a very long name" * 9, 2e-4)]
     found = Prediction("/a/b/c.png", ranked=ranked, image=np.uint8(image))
@@ -113,7 +118,8 @@ def test_thousands_of_classes_are_a_page_still():
     np.add.at(confusion, (labels, predictions), 1)
     names = [f"class {number}" for number in range(3000)]
     texts = {"title": "t", "subtitle": "s", "config": ""}
-    page = Page(report_html(**texts, series={}, tiles={}, confusion=confusion, names=names))
+    sections = class_sections(confusion, names)
+    page = Page(report_html(**texts, series={}, tiles={}, sections=sections))
     text = "|".join(page.text)
     assert f"50 of {len(set(labels)):,} classes with images" in text
     assert len([attributes for tag, attributes in page.tags if tag == "tr"]) == 1 + 50 + 1 + 20

@@ -12,14 +12,25 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from ml_collections import ConfigDict
 
 from ...errors import UsageError
-from ..base import COUNTED, Batches, Evaluation, Metric, Task, as_bytes
+from ..base import (
+    COUNTED,
+    Batches,
+    Chart,
+    Evaluation,
+    Metric,
+    Picture,
+    Section,
+    Task,
+    as_bytes,
+    require_names,
+)
 
 if TYPE_CHECKING:
     import keras
-    import numpy as np
     import tensorflow as tf
 
     from ...engine.update import BatchSums, Objective
@@ -159,8 +170,6 @@ class Classification(Task):
         self, model: Any, config: ConfigDict, batches: Batches, dataset: Any
     ) -> dict[str, str]:
         """Divides the head by a temperature and sets the least probability, where asked for."""
-        import numpy as np
-
         from keras_vit.models.image_model import HEADS
 
         from . import calibration
@@ -211,10 +220,7 @@ class Classification(Task):
             require_probabilities(outputs)
         best, probabilities = most_probable(outputs, model.interface.applied or "softmax", top)
         classes = outputs.shape[-1]
-        if names is not None and len(names) != classes:
-            raise ValueError(
-                f"Expected a name for each of {classes} classes. Received: {len(names)} names."
-            )
+        require_names(names, classes)
         least, found = model.interface.thresholds or [-float("inf")] * classes, []
         if len(least) != classes:
             raise ValueError(f"Expected {classes} thresholds, one a class. Received: {len(least)}.")
@@ -229,13 +235,8 @@ class Classification(Task):
             )
         return found
 
-    def ranked(self, answer: Mapping[str, list]) -> list[tuple[str, float]]:
-        return list(zip(answer["names"], answer["probabilities"], strict=True))
-
     def page_arrays(self, source: Any, batches: Batches, dataset: Any) -> dict[str, np.ndarray]:
         """Labels and predictions of images with one label, as outputs of the model; some images."""
-        import numpy as np
-
         found = _labeled(source, batches, dataset)
         images, labels, logits = map(np.concatenate, zip(*found, strict=True))
         predictions = logits.argmax(axis=-1)
@@ -256,11 +257,12 @@ class Classification(Task):
 
     def page_content(
         self, arrays: Mapping[str, np.ndarray], class_names: Sequence[str] | None
-    ) -> dict[str, Any]:
-        import numpy as np
+    ) -> tuple[int, list[Section]]:
+        from .calibration import calibration_error
+        from .evaluation import class_sections
 
-        if not len(arrays["labels"]):
-            return {}
+        if not (count := len(arrays["labels"])):
+            return 0, []
         # Only classes that occur: the matrix of all could be too large for the memory.
         both = np.stack([arrays["labels"], arrays["predictions"]])
         classes, places = np.unique(both, return_inverse=True)
@@ -268,33 +270,32 @@ class Classification(Task):
         names = [class_names[each] if class_names else str(each) for each in classes]
         confusion = np.zeros((len(classes), len(classes)), np.int64)
         np.add.at(confusion, (labels, predictions), 1)
-        chosen, images = arrays["chosen"], arrays["images"]
-        drawn = {name: arrays[name] for name in ("attention", "evidence") if len(arrays[name])}
-        maps = [{name: drawn[name][place] for name in drawn} for place in range(len(chosen))]
-        examples = [*zip(images, labels[chosen], predictions[chosen], maps, strict=True)]
-        content = {"confusion": confusion, "names": names, "examples": examples}
-        if "confidences" not in arrays:  # of an older run
-            return content
-        from .calibration import calibration_error
-
         hits, confidences = labels == predictions, arrays["confidences"]
-        error, confident, right = calibration_error(confidences, hits)
-        note = f"Expected calibration error: {100 * error:.2f} %, on {len(hits):,} images."
+        drawn = {name: arrays[name] for name in ("attention", "evidence") if len(arrays[name])}
+        pictures = []
+        for place, number in enumerate(arrays["chosen"]):
+            label, image = names[labels[number]], arrays["images"][place]
+            mistake = "" if hits[number] else f", taken for {names[predictions[number]]}"
+            maps = {name: each[place] for name, each in drawn.items()}
+            kind = "right" if hits[number] else "wrong"
+            pictures.append(Picture(image, label + mistake, label, maps, kind))
+        title = "Examples and where the model looks"
+        examples = Section("examples", title, "Mistakes come first.", pictures=pictures)
+        error, *points = calibration_error(confidences, hits)
+        note = f"Expected calibration error: {100 * error:.2f} %, on {count:,} images."
         if least := float(arrays["least"]):
             kept = confidences >= least
             note += f" {100 * np.mean(~kept):.2f} % are refused, below the probability {least:.4f}"
             note += (
                 f"; of the others {100 * hits[kept].mean():.2f} % are right." if any(kept) else "."
             )
-        axes = ("mean probability", "part that is right")
-        content["charts"] = ("Reliability", note, [("", confident, right, *axes)])
-        return content
+        chart = Chart("", points, ("mean probability", "part that is right"))
+        reliability = Section("charts", "Reliability", note, charts=[chart])
+        return count, [*class_sections(confusion, names), examples, reliability]
 
 
 def _labeled(source, batches, dataset):
     """Yields (images, labels, logits) of the images with one label, labels as the model's."""
-    import numpy as np
-
     from .evaluation import class_order
 
     outputs = class_order(source.interface.class_names, dataset.class_names, dataset.name)
@@ -316,8 +317,6 @@ def _confidences(model, logits):
 
 def _chosen(labels, predictions):
     """Returns which images are shown: some mistakes, then one of each class."""
-    import numpy as np
-
     wrong = np.flatnonzero(labels != predictions)[:_MAX_MISTAKES]
     right = np.flatnonzero(labels == predictions)
     _, first = np.unique(labels[right], return_index=True)

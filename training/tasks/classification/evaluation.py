@@ -14,9 +14,14 @@ from keras_vit.type_hints import Tensor
 
 from ...errors import UsageError
 from ...io.printed_table import Table
-from ..base import COUNTED, Batches
+from ..base import COUNTED, Batches, Section, require_names
 
 logger = logging.getLogger("keras_vit")
+
+# A matrix of more classes is not read but searched: then a page has the most frequent confusions.
+MATRIX_CLASSES = 40
+WORST_CLASSES = 50
+CONFUSIONS = 20
 
 
 def counted_sums(
@@ -137,10 +142,7 @@ def per_class(confusion: np.ndarray, names: Sequence[str] | None = None) -> Tabl
     without names are shown by their numbers.
     """
     names = [str(i) for i in range(len(confusion))] if names is None else list(names)
-    if len(names) != len(confusion):
-        raise ValueError(
-            f"Expected a name for each of {len(confusion)} classes. Received: {len(names)} names"
-        )
+    require_names(names, len(confusion))
     rows = []
     for label, name in enumerate(names):
         images, predictions = confusion[label].sum(), confusion[:, label].sum()
@@ -158,6 +160,26 @@ def confusion_table(confusion: np.ndarray, names: Sequence[str]) -> Table:
     """Returns `confusion` with the names of its classes."""
     rows = [(name, *counts) for name, counts in zip(names, confusion, strict=True)]
     return Table(("label", *names), rows)
+
+
+def class_sections(confusion: np.ndarray, names: Sequence[str]) -> list[Section]:
+    """Returns recall and precision of each class, and the confusions; arguments as `per_class`."""
+    table, counts = per_class(confusion, names), confusion.sum(axis=1)
+    recall = np.diag(confusion) / np.maximum(counts, 1)
+    seen = np.flatnonzero(counts)
+    worst = seen[np.argsort(recall[seen], kind="stable")][:WORST_CLASSES]
+    note = f"Worst recall first: {len(worst)} of {len(seen):,} classes with images."
+    shown = Table(table.columns, [table.rows[i] for i in worst])
+    classes = Section("classes", "Classes", note, shown)
+    if len(confusion) <= MATRIX_CLASSES:
+        note, shown = "Row: the label. Column: the prediction.", confusion_table(confusion, names)
+        return [classes, Section("confusion", "Confusion matrix", note, shown, is_matrix=True)]
+    mistakes = confusion * (1 - np.eye(len(confusion), dtype=confusion.dtype))
+    order = np.argsort(-mistakes, axis=None, kind="stable")[:CONFUSIONS]
+    pairs = zip(*np.unravel_index(order, mistakes.shape), strict=True)
+    rows = [(names[one], mistakes[one, other], names[other]) for one, other in pairs]
+    shown = Table(("label", "images", "taken for"), [row for row in rows if row[1]])
+    return [classes, Section("confusion", "Most frequent confusions", table=shown)]
 
 
 def class_order(

@@ -16,8 +16,8 @@ from keras_vit.training.data.preprocessing.preprocess import read_images
 from keras_vit.training.data.skip_unreadable import SkipCounter
 from keras_vit.training.data.tf_data_batches import plain_dataset
 from keras_vit.training.errors import UsageError
+from keras_vit.training.inference.image_function import KerasFunction
 from keras_vit.training.inference.interface import Interface
-from keras_vit.training.inference.keras_function import KerasFunction
 from keras_vit.training.inference.open_model import load_model
 from keras_vit.training.io.atomic import write_text
 from keras_vit.training.io.image_listing import list_images, spread

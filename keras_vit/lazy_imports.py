@@ -7,7 +7,7 @@ TensorFlow, Keras, JAX or matplotlib:
 - `training/data/opened_dataset.py`, so that missing data is reported at once;
 - `export/tflite/quantization.py`, of which commands need the rest;
 - `keras_vit/backends/by_backend.py`, `training/engine/__init__.py` and
-  `training/inference/keras_function.py`, for the backend that runs;
+  `training/inference/image_function.py`, for the backend that runs;
 - `training/source_facts.py` and `training/io/remote_stores.py`, for folders of Hugging Face;
 - `training/reporting/html_pages.py` and `export/tflite/layer_errors.py`, for figures;
 - `benchmarks`, in processes that time imports or measure memory.

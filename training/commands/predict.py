@@ -269,15 +269,13 @@ def _trained_on(options, predictions):
 
 
 def _write_shards(options, predictor):
-    from ..prediction.shards import missing_shards, write_shard
+    from ..prediction.shards import missing_shards, write_on_cluster, write_shard
 
     # The same path for a worker on another machine.
     folder = str(absolute_path(options.shards))
     with missing_shards(predictor, folder) as shards:
         done: Iterable[int] = (write_shard(predictor, folder, shard) for shard in shards)
         if options.cluster:
-            from ..prediction.cluster import write_on_cluster
-
             machines = {"workers": options.workers, "num_gpus": options.num_gpus}
             done = write_on_cluster(predictor, folder, shards, options.cluster, **machines)
         unreadable = sum(track(done, f"predicting {predictor.count} images", len(shards)))

@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 from ..data.run_data import RunData
 from ..distillation import TeacherEvaluator, Teachers
 from ..engine.engine_interface import Engine
-from ..inference.keras_function import KerasFunction
+from ..inference.image_function import KerasFunction
 from ..tasks import COUNT, LOSS, task_of
 from .few_shot import FewShotEvaluator, FewShotTask
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from ..inference.keras_function import compiled_function
+from ..inference.image_function import compiled_function
 from ..tasks.classification import evaluation
 
 

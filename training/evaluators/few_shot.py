@@ -22,8 +22,7 @@ from keras_vit.few_shot_head import L2, LeastSquares
 from ..data import Dataset, Split
 from ..data.preprocessing.parse_operations import parse
 from ..errors import first_line
-from ..inference.image_function import ImageFunction
-from ..inference.keras_function import KerasFunction
+from ..inference.image_function import ImageFunction, KerasFunction
 from ..io.atomic import atomic_file
 from ..io.printed_table import Table
 from ..io.progress_bar import track

@@ -20,9 +20,8 @@ from keras_vit.type_hints import Tensor
 
 from ..errors import UsageError
 from ..io.quiet_start import quiet_start
-from .image_function import ImageFunction
+from .image_function import ImageFunction, one_array
 from .interface import Interface
-from .keras_function import one_array
 
 Runtime = Literal["litert", "openvino"]
 RUNTIMES = get_args(Runtime)

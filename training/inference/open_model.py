@@ -16,8 +16,7 @@ from keras_vit.photos.imagenet_classes import imagenet_classes
 
 from ..source_facts import read_run_config, saved_model, without_model
 from .exported_functions import open_exported
-from .image_function import ImageFunction
-from .keras_function import KerasFunction
+from .image_function import ImageFunction, KerasFunction
 
 # Bytes that the names of its arrays alone take in a file.
 _LEAST_OF_A_BLOCK = 1000

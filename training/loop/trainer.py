@@ -26,7 +26,7 @@ from ..engine.update import Batch, Objective, Report
 from ..errors import Diverged, Interrupted, TrainingError, UsageError, first_line
 from ..evaluators.base import Evaluator, create_evaluators
 from ..evaluators.few_shot import open_task
-from ..inference.keras_function import KerasFunction
+from ..inference.image_function import KerasFunction
 from ..inference.open_model import load_model
 from ..io.progress_bar import Progress
 from ..recipes.model import build_model

@@ -16,7 +16,7 @@ from ..data import Dataset
 from ..errors import Diverged, UsageError
 from ..evaluators import few_shot
 from ..evaluators.speed import images_per_second
-from ..inference.keras_function import KerasFunction
+from ..inference.image_function import KerasFunction
 from ..inference.open_model import load_model
 from ..io.printed_table import Table
 from ..io.remote_stores import local_file

@@ -21,7 +21,7 @@ from ..data import Dataset
 from ..data.sets.splits import Photo
 from ..data.skip_unreadable import SkipCounter
 from ..data.tf_data_batches import eval_dataset
-from ..inference.keras_function import KerasFunction
+from ..inference.image_function import KerasFunction
 from ..io.atomic import atomic_file
 from ..io.printed_table import Table
 from ..io.progress_bar import track

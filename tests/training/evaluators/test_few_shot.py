@@ -20,9 +20,8 @@ from keras_vit.training.data.sets import known_datasets
 from keras_vit.training.data.tf_data_batches import eval_dataset
 from keras_vit.training.errors import TrainingError, UsageError
 from keras_vit.training.evaluators import few_shot
-from keras_vit.training.inference.image_function import ImageFunction, RawPixels
+from keras_vit.training.inference.image_function import ImageFunction, KerasFunction, RawPixels
 from keras_vit.training.inference.interface import Interface
-from keras_vit.training.inference.keras_function import KerasFunction
 from keras_vit.training.loop.trainer import train
 from tests.tiny_vit import tiny_vit
 from tests.training.data.helpers import write_photos

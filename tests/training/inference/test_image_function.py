@@ -5,7 +5,7 @@ import tensorflow as tf
 
 import keras_vit
 from keras_vit import export
-from keras_vit.training.inference.keras_function import KerasFunction
+from keras_vit.training.inference.image_function import KerasFunction
 from keras_vit.training.inference.open_model import open_source, untrained
 from tests.tiny_vit import tiny_vit
 

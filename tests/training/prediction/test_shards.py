@@ -17,9 +17,8 @@ from keras_vit.training.data.preprocessing.preprocess import read_images
 from keras_vit.training.errors import TrainingError
 from keras_vit.training.inference.open_model import open_source
 from keras_vit.training.io.locks import lock
-from keras_vit.training.prediction.cluster import Worker
 from keras_vit.training.prediction.predictor import Predictor
-from keras_vit.training.prediction.shards import write_shard
+from keras_vit.training.prediction.shards import Worker, write_shard
 from tests.training.runs import contents
 
 # `predict`, killed in the middle of writing its third shard.

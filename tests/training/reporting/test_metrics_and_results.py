@@ -6,7 +6,7 @@ import scipy.stats
 from keras_vit.__main__ import main
 from keras_vit.training import data
 from keras_vit.training.evaluators.few_shot import open_task
-from keras_vit.training.inference.keras_function import KerasFunction
+from keras_vit.training.inference.image_function import KerasFunction
 from keras_vit.training.loop import trainer
 from keras_vit.training.reporting import collect_run_results
 from keras_vit.training.reporting.metrics_csv import read_metrics

@@ -22,7 +22,7 @@ from keras_vit.training.data.tf_data_batches import eval_dataset
 from keras_vit.training.engine.update import Batch
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators.windows import window_probabilities, window_starts
-from keras_vit.training.inference.keras_function import compiled_function
+from keras_vit.training.inference.image_function import compiled_function
 from keras_vit.training.inference.open_model import open_source
 from keras_vit.training.loop import trainer
 from keras_vit.training.tasks import TASKS, task_of

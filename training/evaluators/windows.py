@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras_vit.interpolation import half_pixel_weights
 
 from ..data import Split
-from ..data.preprocessing.segmenter_operations import size_between
+from ..data.preprocessing.geometry import size_between
 from ..errors import UsageError, first_line
 from ..io.progress_bar import track
 from ..tasks.base import Evaluation

@@ -13,8 +13,9 @@ from keras_vit.learning_rate_schedule import WarmupDecay
 from keras_vit.optimizers import Momentum
 from keras_vit.training.config import overrides, schema
 from keras_vit.training.data import open_dataset
+from keras_vit.training.data.preprocessing.geometry import size_between
+from keras_vit.training.data.preprocessing.pixel_values import distorted
 from keras_vit.training.data.preprocessing.preprocess import Preprocess
-from keras_vit.training.data.preprocessing.segmenter_operations import distorted, size_between
 from keras_vit.training.data.sets import known_datasets
 from keras_vit.training.data.sets.vtab_labels import rule
 from keras_vit.training.errors import UsageError

@@ -4,7 +4,6 @@ from . import (  # noqa: F401
     decoding,
     geometry,
     mixup,
+    pixel_values,
     randaugment,
-    segmenter_operations,
-    value_range,
 )

@@ -1,19 +1,24 @@
 """Operations that move pixels: resizing, cropping, flips and shifts.
 
+Segmenter trains with `resize_between`, `varied_crop` and `pad_to`, as mmsegmentation has them.
+
 Resizing is bilinear with half-pixel centers and without anti-aliasing, as in the original, unless
 `method` and `antialias`, those of `tf.image.resize`, say otherwise. The range stays what it was.
 Maps of classes, int32, take the nearest pixel.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from keras_vit.photos.operations_text import MAX_PIXELS, height_and_width
 
 from ..traced_functions import require
-from .parse_operations import NO_CLASS, operation
+from .parse_operations import NO_CLASS, Example, operation
+
+# Crops that are drawn, the last of which is taken as it is; and what stored maps have for no class.
+_DRAWS, _IGNORED = 11, 255
 
 
 class Resizing(NamedTuple):
@@ -52,6 +57,28 @@ def resize_small(size: int, method: str = "area", antialias: bool = False) -> Re
         return tf.cast(new, tf.int32)
 
     return Resizing(size_of, method, antialias)
+
+
+@operation("resize_between", stage="geometry")
+def resize_between(
+    short: int, long: int, low: float = 1.0, high: float = 1.0
+) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """Resizes to sides of at most `short` and `long`, keeping the aspect; float32.
+
+    Both are multiplied with one number from `low` to `high` at random, and rounded down.
+    """
+    if not (0 < short <= long and 0 < low <= high):
+        raise ValueError(
+            "Expected resize_between(short, long, low, high) with 0 < short <= long and 0 < low <= "
+            f"high. Received: {(short, long, low, high)}"
+        )
+
+    def apply(image, seed):
+        ratio = low + tf.random.stateless_uniform((), seed) * (high - low)
+        sides = (tf.floor(side * ratio) for side in (short, long))
+        return resized(image, size_between(tf.shape(image), *sides))
+
+    return apply
 
 
 class RandomResizedCrop(NamedTuple):
@@ -148,6 +175,38 @@ def central_crop(size: int | Sequence[int]) -> Callable[[tf.Tensor], tf.Tensor]:
     return lambda image: _cropped("central_crop", image, shape)
 
 
+@operation("varied_crop", stage="example")
+def varied_crop(size: int, limit: float = 0.75) -> Callable[[Example, tf.Tensor], Example]:
+    """Crops `size` at a random place, or what a smaller image has, with more than one class.
+
+    It is drawn again, up to ten times, while one class covers `limit` of the pixels that have any.
+    """
+    height_and_width(size)
+
+    def apply(example, seed):
+        image, label = example["image"], example.get("label")
+        shape = tf.shape(image)[:2]
+        extent = tf.minimum(shape, size)
+        begins = _begins(tf.random.stateless_uniform((_DRAWS, 2), seed), shape - extent)
+        windows = tf.concat([begins, tf.tile(extent[None], [_DRAWS, 1])], axis=1)
+        number = tf.constant(0)
+        if label is not None:
+
+            def is_uniform(number):
+                values = tf.reshape(cut(label, windows[number]), [-1])
+                known = tf.boolean_mask(values, (values >= 0) & (values != _IGNORED))
+                counts = tf.unique_with_counts(known).count
+                most = tf.cast(tf.reduce_max(counts), tf.float32)
+                return (tf.size(counts) < 2) | (most >= limit * tf.cast(tf.size(known), tf.float32))
+
+            more = lambda number: (number < _DRAWS - 1) & is_uniform(number)  # noqa: E731
+            (number,) = tf.while_loop(more, lambda number: [number + 1], [number])
+        parts = {"image": image} if label is None else {"image": image, "label": label}
+        return example | {key: cut(part, windows[number]) for key, part in parts.items()}
+
+    return apply
+
+
 @operation("flip_lr", stage="geometry")
 def flip_lr(probability: float = 0.5) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
     """Mirrors the image left to right with `probability`."""
@@ -163,9 +222,20 @@ def flip_lr(probability: float = 0.5) -> Callable[[tf.Tensor, tf.Tensor], tf.Ten
 def pad(pixels: int) -> Callable[[tf.Tensor], tf.Tensor]:
     """Adds `pixels` pixels of 0 on every side, which are black before `value_range`."""
 
+    return lambda image: _padded(image, [[pixels, pixels]] * 2)
+
+
+@operation("pad_to", stage="geometry")
+def pad_to(size: int) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Fills the image up to `size` below and right, with 0: the mean color after `value_range`."""
+    shape = height_and_width(size)
+
     def apply(image):
-        outside = NO_CLASS if image.dtype == tf.int32 else 0
-        return tf.pad(image, [[pixels, pixels]] * 2 + [[0, 0]], constant_values=outside)
+        missing = shape - tf.shape(image)[:2]
+        message = f"pad_to({size}) needs an image at most that large; crop before it. Received:"
+        require(tf.reduce_all(missing >= 0), message, tf.shape(image))
+        padded = _padded(image, [[0, missing[0]], [0, missing[1]]])
+        return tf.ensure_shape(padded, (*shape, image.shape[2]))
 
     return apply
 
@@ -205,6 +275,14 @@ def _bit_resolution(height, width):
     return (160, 128) if height * width < 96 * 96 else (512, 480)
 
 
+def size_between(shape: Any, short: Any, long: Any) -> tf.Tensor:
+    """Returns the largest (height, width) within `short` and `long` sides, int32; same aspect."""
+    old = tf.cast(shape[:2], tf.float64)
+    short, long = (tf.cast(side, tf.float64) for side in (short, long))
+    factor = tf.minimum(long / tf.reduce_max(old), short / tf.reduce_min(old))
+    return tf.cast(old * factor + 0.5, tf.int32)
+
+
 def cut(image: tf.Tensor, window: tf.Tensor) -> tf.Tensor:
     """Returns `window`, int32 (top, left, height, width), of an image (height, width, channels)."""
     top, left, height, width = tf.unstack(window)
@@ -218,10 +296,19 @@ def _cropped(name, image, shape, seed=None):
     require(tf.reduce_all(limit >= 0), f"{message} it. Received the shape:", tf.shape(image))
     begin = limit // 2
     if seed is not None:
-        uniform = tf.random.stateless_uniform((2,), seed) * tf.cast(limit + 1, tf.float32)
-        # A number just below one may round up beyond the limit.
-        begin = tf.minimum(tf.cast(uniform, tf.int32), limit)
+        begin = _begins(tf.random.stateless_uniform((2,), seed), limit)
     return tf.image.crop_to_bounding_box(image, begin[0], begin[1], *shape)
+
+
+def _padded(image, paddings):
+    outside = NO_CLASS if image.dtype == tf.int32 else 0
+    return tf.pad(image, [*paddings, [0, 0]], constant_values=outside)
+
+
+def _begins(uniform, limit):
+    """Returns where crops begin, int32, of numbers in [0, 1)."""
+    # A number just below one may round up beyond the limit.
+    return tf.minimum(tf.cast(uniform * tf.cast(limit + 1, tf.float32), tf.int32), limit)
 
 
 def _to_float32(image):

@@ -208,7 +208,7 @@ def test_images(kind, attack_file, tmp_path):
 
 
 def test_data_sets(attack_file, tmp_path):
-    prepare_datasets.prepare_digits(tmp_path)
+    prepare_datasets.prepare_embedded("sklearn_digits", tmp_path)
     (info,) = tmp_path.rglob("dataset_info.json")
     attack_file(info.name, 200, info, lambda file: tfds_folder.read_info(file.parent))
     labels = info.with_name("label.labels.txt")

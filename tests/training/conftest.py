@@ -76,7 +76,7 @@ def data_dir(tmp_path_factory):
     from keras_vit.training.data.sets import prepare_datasets
 
     folder = tmp_path_factory.mktemp("data")
-    prepare_datasets.prepare_digits(folder)
+    prepare_datasets.prepare_embedded("sklearn_digits", folder)
     return str(folder)
 
 

@@ -75,9 +75,9 @@ def open_dataset(
         return Dataset(spec, photos.root, photos=photos)
     spec = known_datasets.row(name)
     if spec.obtain == "embedded" and prepare:
-        from .sets import prepare_datasets
+        from .sets.prepare_datasets import prepare_embedded
 
-        prepare_datasets.EMBEDDED[spec.builder](data_dir)
+        prepare_embedded(spec.builder, data_dir)
     spec, place, info = tfds_folder.read(spec, data_dir)
     return Dataset(spec, place, info=info)
 

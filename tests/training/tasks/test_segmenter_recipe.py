@@ -20,8 +20,8 @@ from keras_vit.training.data.sets import known_datasets
 from keras_vit.training.data.sets.vtab_labels import rule
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators.windows import evaluate_by_windows, window_probabilities
+from keras_vit.training.inference.image_function import compiled_function
 from keras_vit.training.inference.interface import Interface
-from keras_vit.training.inference.keras_function import compiled_function
 from keras_vit.training.loop import trainer
 from keras_vit.training.tasks.segmentation import mean_iou
 from tests.training.tasks.test_segmentation import write_masks

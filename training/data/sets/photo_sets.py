@@ -81,14 +81,11 @@ class PhotoSet(NamedTuple):
 
 def read(name: str) -> PhotoSet:
     """Lists photos of `folder:/path`, `labels:`, `csv:`, `masks:`, `ade20k:`; errors as of each."""
-    if name.startswith("masks:"):
-        return read_masks(name.removeprefix("masks:"))
-    if name.startswith("ade20k:"):
-        return read_masks(name.removeprefix("ade20k:"), ADE20K)
-    if name.startswith("csv:"):
-        return read_table(name.removeprefix("csv:"))
-    if name.startswith("labels:"):
-        return scan(name.removeprefix("labels:"), several=True)
+    kind, _, path = name.partition(":")
+    if kind in ("masks", "ade20k"):
+        return read_masks(path, ADE20K if kind == "ade20k" else "masks")
+    if kind in ("csv", "labels"):
+        return read_table(path) if kind == "csv" else scan(path, several=True)
     return scan(name.removeprefix("folder:"))
 
 
@@ -154,10 +151,7 @@ def scan(root: str | os.PathLike, several: bool = False) -> PhotoSet:
             for first, *links in files:
                 present = {each.label for each in (first, *links)}
                 targets[first.path] = tuple(float(label in present) for label in labels.values())
-        # Any bytes can be a name.
-        splits[split] = sorted(
-            photos, key=lambda photo: hashlib.sha256(os.fsencode(photo.path)).digest()
-        )
+        splits[split] = _in_order(photos)
     if not labels or not any(splits.values()):
         raise ValueError(
             f"Expected images in one sub-folder for each class, such as {root}/crow/1.jpg, with an "
@@ -187,6 +181,11 @@ def _by_file(root, photos):
         stat = os.stat(root / photo.path) if alike[photo.size, photo.modified] > 1 else None
         files[(stat.st_dev, stat.st_ino) if stat else photo.path].append(photo)
     return [*files.values()]
+
+
+def _in_order(photos):
+    # Any bytes can be a name.
+    return sorted(photos, key=lambda photo: hashlib.sha256(os.fsencode(photo.path)).digest())
 
 
 def _prefixes(root, names):
@@ -305,13 +304,12 @@ def read_masks(root: str | os.PathLike, masks: str = "masks") -> PhotoSet:
             f"Expected photos in {root}/images, each with a mask of the same name. Received: "
             + (f"{lacking[0]} without {paths[lacking[0]]}." if lacking else "no photos.")
         )
-    for photos in splits.values():
-        photos.sort(key=lambda photo: hashlib.sha256(os.fsencode(photo.path)).digest())
     if masks == ADE20K:
         classes = _ade20k_classes(root / "objectInfo150.txt")
     else:
         classes = _mask_classes(root, [root / path for path in paths.values()])
-    return PhotoSet(root, classes, dict(splits), masks)
+    splits = {split: _in_order(photos) for split, photos in splits.items()}
+    return PhotoSet(root, classes, splits, masks)
 
 
 def _walked(folder):

@@ -229,48 +229,49 @@ def write(
     return target
 
 
-def prepare_digits(data_dir: str | os.PathLike | None) -> pathlib.Path:
-    """Writes the digits below `data_dir` unless they are there, and returns their folder.
+def prepare_embedded(name: str, data_dir: str | os.PathLike | None) -> pathlib.Path:
+    """Writes a data set of scikit-learn's digits unless it is there, and returns its folder.
 
-    PNG images of uint8 in 0..255 and ten classes, of which 359 images test, each class in
-    proportion.
+    "sklearn_digits" are PNG images of uint8 in 0..255 and ten classes, of which 359 images test,
+    each class in proportion.
+
+    "digit_canvases" are PNG images of 36 x 36 pixels, and masks: a digit from 0 to 4 whose pixels
+    are squares of 4, at one of four places, all of which train. Masks are uint8: 0 is the
+    background, and 1 to 5 the strokes of a digit, where it is brighter than a quarter.
     """
-    return _embedded("sklearn_digits", data_dir, _digits)
+    target = tfds_folder.resolve_data_dir(data_dir) / name / VERSION
+    if read_path(target, (target / tfds_folder.INFO).exists):
+        return target
+    with quiet_start():
+        from sklearn.datasets import load_digits
+
+        digits = load_digits()
+        # Values are 0..16 inclusive, so a factor of 16 would overflow uint8.
+        images = np.rint(digits.images * (255 / 16)).astype(np.uint8)[..., None]
+        test = _stratified(digits.target, 359)
+        train = np.setdiff1d(np.arange(len(images)), test)
+        return write(name, data_dir, *_EMBEDDED[name](images, digits.target, train, test))
 
 
-def _digits(images, labels, test):
+def _digits(images, labels, train, test):
     import tensorflow_datasets as tfds
 
     image = tfds.features.Image(shape=(8, 8, 1))
     features = {"image": image, "label": tfds.features.ClassLabel(num_classes=10)}
-    indices = {"train": np.setdiff1d(np.arange(len(images)), test), "test": test}
 
     def of(index):
         return int(index), {"image": images[index], "label": int(labels[index])}
 
-    examples = {split: map(of, each) for split, each in indices.items()}
+    examples = {"train": map(of, train), "test": map(of, test)}
     return features, examples, "Handwritten digits of 8x8 pixels from scikit-learn."
 
 
-def prepare_canvases(data_dir: str | os.PathLike | None) -> pathlib.Path:
-    """Writes canvases with one digit each, and their masks, and returns their folder; as the above.
-
-    PNG images of 36 x 36 pixels: a digit from 0 to 4 whose pixels are squares of 4, at one of four
-    places, all of which train. Masks are uint8: 0 is the background, and 1 to 5 the strokes of a
-    digit, where it is brighter than a quarter.
-    """
-    return _embedded("digit_canvases", data_dir, _canvases)
-
-
-def _canvases(images, labels, test):
+def _canvases(images, labels, train, test):
     import tensorflow_datasets as tfds
 
     shape, places = (36, 36, 1), [(0, 0), (0, 1), (1, 0), (1, 1)]
     features = {name: tfds.features.Image(shape=shape) for name in ("image", "segmentation_mask")}
-    train, test = (
-        [number for number in each if labels[number] < 5]
-        for each in (np.setdiff1d(np.arange(len(images)), test), test)
-    )
+    train, test = ([number for number in each if labels[number] < 5] for each in (train, test))
     indices = {
         "train": [(number, place) for number in train for place in range(4)],
         "test": [(number, number % 4) for number in test],
@@ -289,23 +290,7 @@ def _canvases(images, labels, test):
     return features, examples, "Digits of scikit-learn on canvases of 36x36 pixels, with masks."
 
 
-def _embedded(name, data_dir, build):
-    """Writes a data set of scikit-learn's digits unless it is there, and returns its folder."""
-    target = tfds_folder.resolve_data_dir(data_dir) / name / VERSION
-    if read_path(target, (target / tfds_folder.INFO).exists):
-        return target
-    with quiet_start():
-        from sklearn.datasets import load_digits
-
-        digits = load_digits()
-        # Values are 0..16 inclusive, so a factor of 16 would overflow uint8.
-        images = np.rint(digits.images * (255 / 16)).astype(np.uint8)[..., None]
-        test = _stratified(digits.target, 359)
-        return write(name, data_dir, *build(images, digits.target, test))
-
-
-# By the name of their builder.
-EMBEDDED = {"sklearn_digits": prepare_digits, "digit_canvases": prepare_canvases}
+_EMBEDDED = {"sklearn_digits": _digits, "digit_canvases": _canvases}
 
 
 def _stratified(labels, count):

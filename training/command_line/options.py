@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 
 from keras_vit.name_suggestions import did_you_mean
 
-from ..config import schema
 from ..errors import UsageError
 from ..io.paths import any_path
 from ..io.printed_table import Table
@@ -112,8 +111,11 @@ class CommandParser(argparse.ArgumentParser):
             hint = did_you_mean(name, known) if name.startswith("--") else ""
             if hint and name not in known:
                 self.error(f"{hint}Received: {name}")
-            if self.takes_overrides and name not in known and name.lstrip("-") in schema.DEFAULTS:
-                self.error(f"Did you mean --config.{name.lstrip('-')}? Received: {name}")
+            if self.takes_overrides and name not in known:
+                from ..config import schema  # not for the help of others
+
+                if name.lstrip("-") in schema.DEFAULTS:
+                    self.error(f"Did you mean --config.{name.lstrip('-')}? Received: {name}")
         return super().parse_known_args(args, namespace)
 
     def _check_value(self, action, value):
@@ -145,6 +147,8 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 class _ShowKeys(argparse.Action):
     def __call__(self, parser, *_):
+        from ..config import schema
+
         Table(schema.COLUMNS, schema.rows()).show(wrapped=schema.COLUMNS[2:])
         parser.exit()
 

@@ -17,7 +17,6 @@ from typing import Protocol, cast
 from keras_vit.name_suggestions import did_you_mean
 from keras_vit.version import __version__
 
-from ..config import schema
 from ..errors import UsageError
 from ..io.quiet_start import check_backend, quiet_start, without_libjpeg
 from ..io.remote_stores import local_options
@@ -113,6 +112,8 @@ class Commands:
     def _completed(self, name):
         """Returns the parser of a command with all config keys, which knows where paths stand."""
         import shtab
+
+        from ..config import schema
 
         parser = self.parser(name)
         if parser.takes_overrides:

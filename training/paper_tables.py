@@ -1,4 +1,7 @@
-"""The paper's tables as data: recipes (Tables 3 and 4) and results (Tables 2, 5, 6, 8 and 9).
+"""Tables of papers as data: recipes (Tables 3 and 4) and results (Tables 2, 5, 6, 8 and 9).
+
+Beside them the 19 tasks of VTAB-1k (Zhai et al., 2019; section 4.1 and Table 9), and the strengths
+of AugReg ("How to train your ViT?", Steiner et al., 2021).
 
 Accuracies are in percent unless said otherwise. What a table does not give (its "-" and "—") is
 absent. Data sets go by the names of `training.data.sets.known_datasets`, VTAB's tasks by the
@@ -9,8 +12,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
-
-from .data.sets.vtab_tasks import TASKS
 
 # The data sets of pre-training, and the numbers of their images (section 4.1).
 UPSTREAM = {"jft": "JFT-300M", "imagenet21k": "ImageNet-21k", "imagenet2012": "ImageNet"}
@@ -217,8 +218,61 @@ TABLE_8 = {
     ("relative", "stem"): 0.64032,
 }
 
+
+class VtabTask(NamedTuple):
+    """A TFDS builder read with a rule of its own for labels and splits.
+
+    `name` follows `vtab/` in the table of data sets, `title` is the column of Table 9, `group`
+    "natural", "specialized" or "structured", `splits` a rule of `vtab_named_splits`; the others are
+    those of `DatasetSpec`.
+    """
+
+    name: str
+    title: str
+    group: str
+    builder: str
+    num_classes: int
+    splits: str
+    label: str = "label"
+
+    @property
+    def flip(self) -> bool:
+        """Whether mirroring keeps the label true, our reading of BiT's section 3.3."""
+        return self.group != "structured" and self.name != "svhn"
+
+
+_N, _SP, _ST = "natural", "specialized", "structured"
+_RETINOPATHY = "diabetic_retinopathy_detection/btgraham-300"
+
+# In the order of Table 9.
+VTAB = (
+    VtabTask("caltech101", "Caltech101", _N, "caltech101", 102, "holdout_90"),
+    VtabTask("cifar100", "CIFAR-100", _N, "cifar100", 100, "holdout_90"),
+    VtabTask("dtd", "DTD", _N, "dtd", 47, "native"),
+    VtabTask("oxford_flowers102", "Flowers102", _N, "oxford_flowers102", 102, "native"),
+    VtabTask("oxford_iiit_pet", "Pets", _N, "oxford_iiit_pet", 37, "holdout_80"),
+    VtabTask("sun397", "Sun397", _N, "sun397/tfds", 397, "native"),
+    VtabTask("svhn", "SVHN", _N, "svhn_cropped", 10, "holdout_90"),
+    VtabTask("patch_camelyon", "Camelyon", _SP, "patch_camelyon", 2, "native"),
+    VtabTask("eurosat", "EuroSAT", _SP, "eurosat/rgb", 10, "60_20_20"),
+    VtabTask("resisc45", "Resisc45", _SP, "resisc45", 45, "60_20_20"),
+    VtabTask("diabetic_retinopathy", "Retinopathy", _SP, _RETINOPATHY, 5, "native"),
+    VtabTask("clevr_count", "Clevr-Count", _ST, "clevr", 8, "clevr", "clevr_count"),
+    VtabTask("clevr_distance", "Clevr-Dist", _ST, "clevr", 6, "clevr", "clevr_distance"),
+    VtabTask("dmlab", "DMLab", _ST, "dmlab", 6, "native"),
+    VtabTask("dsprites_location", "dSpr-Loc", _ST, "dsprites", 16, "80_10_10", "dsprites_location"),
+    VtabTask(
+        "dsprites_orientation", "dSpr-Ori", _ST, "dsprites", 16, "80_10_10", "dsprites_orientation"
+    ),
+    VtabTask("kitti_distance", "KITTI-Dist", _ST, "kitti", 4, "native", "kitti_distance"),
+    VtabTask("smallnorb_azimuth", "sNORB-Azim", _ST, "smallnorb", 18, "smallnorb", "label_azimuth"),
+    VtabTask(
+        "smallnorb_elevation", "sNORB-Elev", _ST, "smallnorb", 9, "smallnorb", "label_elevation"
+    ),
+)
+
 VTAB_GROUPS = {
-    group.capitalize(): tuple(task.title for task in TASKS if task.group == group)
+    group.capitalize(): tuple(task.title for task in VTAB if task.group == group)
     for group in ("natural", "specialized", "structured")
 }
 VTAB_TASKS = tuple(task for tasks in VTAB_GROUPS.values() for task in tasks)
@@ -244,3 +298,27 @@ TABLE_9 = _by_column(
         ),
     },
 )
+
+# The operations of each strength, weakest first: RandAugment's (n, m), and mixup's p.
+AUGREG_STRENGTHS = {
+    "none": "",
+    "light1": "randaugment(2, 0)",
+    "light2": "randaugment(2, 10)|mixup(0.2)",
+    "medium1": "randaugment(2, 15)|mixup(0.2)",
+    "medium2": "randaugment(2, 15)|mixup(0.5)",
+    "strong1": "randaugment(2, 20)|mixup(0.5)",
+    "strong2": "randaugment(2, 20)|mixup(0.8)",
+}
+
+# The strength that AugReg chose for a model, by data set; "" is any other model.
+AUGREG_CHOICES = {
+    "imagenet2012": {"ViT-Ti/16": "light1", "ViT-S/32": "medium1", "": "medium2"},
+    "imagenet21k": {
+        "ViT-Ti/16": "none",
+        "ViT-S/32": "none",
+        "ViT-S/16": "light1",
+        "ViT-B/32": "light2",
+        "ViT-B/16": "light2",
+        "": "medium2",
+    },
+}

@@ -20,10 +20,9 @@ from ..config.overrides import config_of, refuse_chosen
 from ..configs import finetune
 from ..data import open_dataset
 from ..data.sets.tfds_folder import NotPreparedError
-from ..data.sets.vtab_tasks import TASKS
 from ..errors import UsageError
 from ..io.quiet_start import import_tensorflow
-from ..paper_tables import TABLE_4
+from ..paper_tables import TABLE_4, VTAB
 
 
 def add_options(parser: CommandParser) -> None:
@@ -32,7 +31,7 @@ def add_options(parser: CommandParser) -> None:
     parser.add_run(config=False)
     text = "names, separated by commas; default all 19"
     # By the registry's name or the paper's.
-    names = [*(task.name for task in TASKS), *(task.title for task in TASKS)]
+    names = [*(task.name for task in VTAB), *(task.title for task in VTAB)]
     parser.add_argument("--tasks", type=list_of(str, names), default=names, help=text)
     text = "learning rates, selected after training on 800 images by accuracy on the other 200"
     parser.add_argument("--rates", type=list_of(above_0), help=text)
@@ -49,7 +48,7 @@ def run(options: argparse.Namespace) -> None:
     chosen = ("optimizer.base_lr", "seed", "dataset", "train_split", "eval_split", "checkpoint")
     refuse_chosen(options.overrides, *chosen)
     # Every config is made before any run, so that a wrong option ends the command at once.
-    tasks = [task for task in TASKS if {task.name, task.title} & {*options.tasks}]
+    tasks = [task for task in VTAB if {task.name, task.title} & {*options.tasks}]
     configs = [(task, _config(options, task)) for task in tasks]
     opened, missing = [], []
     for task, config in configs:
@@ -80,8 +79,8 @@ def run(options: argparse.Namespace) -> None:
         one_rate=options.select == "suite",
     ).show()
     print(f"Written to {options.workdir}: vtab.md, vtab.csv, vtab.png")
-    if len(opened) < len(TASKS):
-        print(f"{len(opened)} of {len(TASKS)} tasks: the means are not comparable with Table 9's.")
+    if len(opened) < len(VTAB):
+        print(f"{len(opened)} of {len(VTAB)} tasks: the means are not comparable with Table 9's.")
 
 
 def _config(options, task):

@@ -27,7 +27,6 @@ from keras_vit.training import paper_tables
 from keras_vit.training.config import default_config
 from keras_vit.training.configs import parse_argument
 from keras_vit.training.data.sets.known_datasets import full_name
-from keras_vit.training.data.sets.vtab_tasks import TASKS
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io.paths import any_path
 from keras_vit.training.source_facts import saved_arguments, without_model
@@ -55,7 +54,7 @@ def get_config(arg: str) -> ConfigDict:
         size = 518 if model.endswith("/14") else 512
     size = options["size"] or size
     steps = options["steps"] or row.steps
-    task = next((task for task in TASKS if f"vtab/{task.name}" == dataset), None)
+    task = next((task for task in paper_tables.VTAB if f"vtab/{task.name}" == dataset), None)
     crop = options["crop"] or ("none" if task and task.group == "structured" else "resize")
     train_preprocess, eval_preprocess = _preprocessing(size, crop, flip=task is None or task.flip)
     config = default_config()

@@ -23,7 +23,6 @@ from keras_vit.name_suggestions import require_one_of
 from keras_vit.training import paper_tables
 from keras_vit.training.config import default_config
 from keras_vit.training.configs import parse_argument
-from keras_vit.training.data import augreg_strengths
 
 _SPLITS = {
     "imagenet2012": ("train", "validation"),
@@ -77,7 +76,7 @@ def get_config(arg: str) -> ConfigDict:
 
 def _row(model, dataset, options):
     epochs = options["epochs"] or None
-    if options["strength"] and dataset in augreg_strengths.CHOICES:
+    if options["strength"] and dataset in paper_tables.AUGREG_CHOICES:
         # AugReg trains more models than Table 3 lists; of its row, only the head's bias counts.
         rows = [row for row in paper_tables.TABLE_3 if row.dataset == dataset]
         return rows[0], epochs or _AUGREG_EPOCHS
@@ -85,14 +84,14 @@ def _row(model, dataset, options):
 
 
 def _train_as_augreg(config, model, dataset, strength):
-    choices = augreg_strengths.CHOICES.get(dataset)
+    choices = paper_tables.AUGREG_CHOICES.get(dataset)
     if choices is None:
         raise ValueError(
-            f"AugReg trains on {' and '.join(augreg_strengths.CHOICES)}, not {dataset}."
+            f"AugReg trains on {' and '.join(paper_tables.AUGREG_CHOICES)}, not {dataset}."
         )
     if strength == "default":
         strength = choices.get(model, choices[""])
-    require_one_of("strength", strength, ("default", *augreg_strengths.STRENGTHS))
+    require_one_of("strength", strength, ("default", *paper_tables.AUGREG_STRENGTHS))
     size = config.model.image_size
     config.train_preprocess = (
         f'decode|inception_crop({size})|flip_lr|augreg("{strength}")|value_range(-1, 1)'

@@ -12,10 +12,9 @@ from matplotlib.figure import Figure
 from ml_collections import ConfigDict
 
 from ..data import Dataset
-from ..data.sets.vtab_tasks import VtabTask
 from ..io.atomic import write_text
 from ..io.printed_table import Table
-from ..paper_tables import TABLE_2, TABLE_9, VTAB_GROUPS, VTAB_TASKS, MeanDeviation
+from ..paper_tables import TABLE_2, TABLE_9, VTAB_GROUPS, VTAB_TASKS, MeanDeviation, VtabTask
 from ..reporting.matplotlib_figures import new_figure, write_png
 from .learning_rate_sweep import choose_rate, score_rates, transfer
 from .train_unless_finished import same_weights

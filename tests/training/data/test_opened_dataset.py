@@ -10,10 +10,11 @@ import tensorflow_datasets as tfds
 
 from keras_vit import training
 from keras_vit.training import data
-from keras_vit.training.data.sets import known_datasets, vtab_labels, vtab_tasks
+from keras_vit.training.data.sets import known_datasets, vtab_labels
 from keras_vit.training.data.sets.splits import Range
 from keras_vit.training.data.sets.tfds_folder import NotPreparedError
 from keras_vit.training.errors import TrainingError
+from keras_vit.training.paper_tables import VTAB
 from tests.training.data.helpers import ids, write_photos
 
 NAMES = {  # One of each builder and label.
@@ -171,7 +172,7 @@ def test_caltechs_later_builds_have_three_images_less_and_no_flip_changes_a_labe
     resize_row("vtab/caltech101", {"train": 3_057, "test": 6_084})
     assert known_datasets.row("vtab/caltech101").ranges("val200") == [Range("train", 2751, 2951)]
     structured = [*SPLITS["vtab"]][-8:]
-    assert {task.name for task in vtab_tasks.TASKS if not task.flip} == {"svhn", *structured}
+    assert {task.name for task in VTAB if not task.flip} == {"svhn", *structured}
 
 
 @pytest.mark.rows(

@@ -18,7 +18,7 @@ from functools import partial
 
 import tensorflow as tf
 
-from ..augreg_strengths import STRENGTHS
+from ...paper_tables import AUGREG_STRENGTHS
 from .parse_operations import NO_CLASS, operation
 
 _GRAY = 128
@@ -78,9 +78,9 @@ def augreg(strength: str) -> str:
 
     Stands where RandAugment does, after the flip and before `value_range`.
     """
-    if strength not in STRENGTHS:
-        raise ValueError(f"unknown strength {strength!r}, expected one of {list(STRENGTHS)}")
-    return STRENGTHS[strength]
+    if strength not in AUGREG_STRENGTHS:
+        raise ValueError(f"unknown strength {strength!r}, expected one of {list(AUGREG_STRENGTHS)}")
+    return AUGREG_STRENGTHS[strength]
 
 
 def _blend(base, image, factor: float):

@@ -11,7 +11,51 @@ from typing import Any
 
 from keras_vit.name_suggestions import did_you_mean
 
-from . import splits, vtab_tasks
+from ...paper_tables import VTAB, VtabTask
+from . import splits
+
+# Of VTAB's splits the rules that hold the end of `train` out: where `val` begins and ends, in
+# percent, and `test`.
+# CLEVR's own test split comes without objects, so without labels.
+_HELD_OUT = {
+    "holdout_90": (90, 100, "test"),
+    "holdout_80": (80, 100, "test"),
+    "clevr": (90, 100, "validation"),
+    "60_20_20": (60, 80, "train[{end}:]"),
+    "80_10_10": (80, 90, "train[{end}:]"),
+}
+# Rules that keep `train` as it is: `val`, its first 200 and `test`.
+_WHOLE = {
+    "native": ("validation", "validation[:200]", "test"),
+    "smallnorb": ("test[:50%]", "test[:200]", "test[50%:]"),
+}
+
+
+def vtab_named_splits(rule: str, sizes: Mapping[str, int]) -> dict[str, str]:
+    """Returns the seven split texts of a task, given the sizes of its native splits.
+
+    They are train, val, trainval, test, train800, val200 and train800val200 (the 1,000 examples).
+    Select on val200 after training on train800; report `test` after training on train800val200. The
+    slices are absolute, as in the reference implementation: `.take(1000)` or percentages name other
+    examples.
+    """
+    if rule in _WHOLE:
+        val, val200, test = _WHOLE[rule]
+        train, trainval = "train", f"train+{val}"
+    else:
+        *percents, test = _HELD_OUT[rule]
+        stop, end = (sizes["train"] * percent // 100 for percent in percents)
+        train, trainval, test = f"train[:{stop}]", f"train[:{end}]", test.format(end=end)
+        val, val200 = f"train[{stop}:{end}]", f"train[{stop}:{stop + 200}]"
+    return {
+        "train": train,
+        "val": val,
+        "trainval": trainval,
+        "val200": val200,
+        "test": test,
+        "train800": "train[:800]",
+        "train800val200": f"train[:800]+{val200}",
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +87,7 @@ class DatasetSpec:
     def aliases(self) -> Mapping[str, str]:
         """Further names of splits, as split texts over native ones."""
         return (
-            vtab_tasks.named_splits(self.vtab_splits, self.sizes)
+            vtab_named_splits(self.vtab_splits, self.sizes)
             if self.vtab_splits
             else self.named_splits
         )
@@ -170,7 +214,7 @@ def _sweep(percent: int, **aliases: str) -> dict[str, Any]:
     return {"named_splits": {"sweep": sweep, "dev": dev, **aliases}, "dev": (sweep, dev)}
 
 
-def _vtab(task: vtab_tasks.VtabTask) -> DatasetSpec:
+def _vtab(task: VtabTask) -> DatasetSpec:
     facts = {"label": task.label, "vtab_splits": task.splits, "dev": ("train800", "val200")}
     return _row(task.builder, task.num_classes, f"vtab/{task.name}", **facts)
 
@@ -248,7 +292,7 @@ _ROWS = (
     ),
 )
 
-DATASETS = {row.name: row for row in (*_ROWS, *map(_vtab, vtab_tasks.TASKS))}
+DATASETS = {row.name: row for row in (*_ROWS, *map(_vtab, VTAB))}
 
 SHORT_NAMES = {
     "pets": "oxford_iiit_pet",

@@ -18,7 +18,8 @@ from ..data.preprocessing.geometry import size_between
 from ..errors import UsageError, first_line
 from ..io.progress_bar import track
 from ..tasks.base import Evaluation
-from ..tasks.segmentation import Segmentation, class_counts, evaluation_of, logits_in_order
+from ..tasks.classification.evaluation import logits_in_order
+from ..tasks.segmentation import Segmentation, class_counts, evaluation_of
 
 logger = logging.getLogger("keras_vit")
 
@@ -56,7 +57,7 @@ def evaluate_by_windows(
     low, high = model.interface.image_range
     prepare = split.preprocess(f"decode|value_range({low}, {high})")
     task, classes = Segmentation(), split.dataset.num_classes
-    function, total = logits_in_order(model, split.dataset), np.zeros(3 + 3 * classes)
+    function, total = logits_in_order(model, split.dataset, "softmax"), np.zeros(3 + 3 * classes)
     for index in track(range(split.num_examples), f"evaluating {split.dataset.name} by windows"):
         try:
             read = split.read(tf.constant(index, tf.int64))

@@ -8,7 +8,7 @@ their intersection over union is another number.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -163,7 +163,9 @@ class Segmentation(Task):
         return {"loss": float(loss / pixels), **found, "count": int(count)}
 
     def evaluate(self, model: Any, batches: Batches, dataset: Any, loss: str) -> Evaluation:
-        outputs = logits_in_order(model, dataset)
+        from .classification.evaluation import logits_in_order
+
+        outputs = logits_in_order(model, dataset, "softmax")
         return evaluation_of(self.split_sums(outputs, batches, loss), dataset)
 
     def answers(
@@ -311,15 +313,6 @@ def dice_losses(logits: Any, labels: Any) -> Any:
     occurs = ops.cast(true > 0, "float32")
     missed = occurs * (1.0 - 2.0 * shared / ops.maximum(predicted + true, 1e-6))
     return ops.sum(missed, axis=-1) / ops.maximum(ops.sum(occurs, axis=-1), 1.0)
-
-
-def logits_in_order(model: Any, dataset: Any) -> Callable[[np.ndarray], np.ndarray]:
-    """Returns a function of images to logits, of an `ImageFunction` in a data set's classes."""
-    from .classification.evaluation import class_order, logits_of
-
-    order = class_order(model.interface.class_names, dataset.class_names, dataset.name)
-    of_model = model if model.interface.output == "logits" else logits_of(model, "softmax")
-    return (lambda images: of_model(images)[..., order]) if order else of_model
 
 
 def evaluation_of(total: np.ndarray, dataset: Any) -> Evaluation:

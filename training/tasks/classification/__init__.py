@@ -148,17 +148,14 @@ class Classification(Task):
     def evaluate(self, model: Any, batches: Batches, dataset: Any, loss: str) -> Evaluation:
         from . import evaluation
 
-        names, name = model.interface.class_names, dataset.name
-        order, outputs = evaluation.class_order(names, dataset.class_names, name), model
-        if model.interface.output == "probabilities":
-            outputs = evaluation.logits_of(model, loss)
-        metrics = evaluation.measure(outputs, batches, loss, order)
-        confusion = metrics.pop("confusion")
+        outputs = evaluation.logits_in_order(model, dataset, loss)
+        metrics = evaluation.measure(outputs, batches, loss)
+        confusion, names = metrics.pop("confusion"), model.interface.class_names
         by_class, note = evaluation.per_class(confusion, dataset.class_names or names), ""
         if several := metrics["count"] - confusion.sum():
             note = (
-                f"{several} of the {metrics['count']} images of {name} have several labels: the "
-                "figures of classes are without them."
+                f"{several} of the {metrics['count']} images of {dataset.name} have several "
+                "labels: the figures of classes are without them."
             )
         matrix = evaluation.confusion_table(confusion, [row[0] for row in by_class.rows])
         return Evaluation(metrics, {"per_class": by_class, "confusion": matrix}, note)

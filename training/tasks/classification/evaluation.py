@@ -62,17 +62,13 @@ def means(sums: Iterable[float]) -> dict[str, float]:
     return {name: each / count for name, each in found.items()} | {"count": int(count)}
 
 
-def measure(
-    function: Callable, batches: Batches, loss: str, classes: Sequence[int] | None
-) -> dict[str, Any]:
+def measure(function: Callable, batches: Batches, loss: str) -> dict[str, Any]:
     """Returns what `training.evaluate` says of a function of images to logits."""
     loss_of = build_loss(loss)
     sums, confusion, unlabeled = np.zeros(4), np.zeros((0, 0), np.int64), 0
     for batch in batches:
         logits = np.asarray(function(batch["image"]), np.float32)
         labels = np.asarray(batch["label"], np.float32)
-        if classes is not None:
-            logits = logits[:, classes]
         if logits.ndim != 2 or logits.shape != labels.shape:
             raise ValueError(
                 f"Expected a model of the data set's {labels.shape[-1]} classes. Received: logits "
@@ -100,6 +96,16 @@ def measure(
         said = "1 image has" if unlabeled == 1 else f"{unlabeled:,} images have"
         logger.warning("%s no label: no figure counts them.", said)
     return {**means(sums), "confusion": confusion}
+
+
+def logits_in_order(model: Any, dataset: Any, loss: str) -> Callable:
+    """Returns a function from images to logits in a data set's classes, of an `ImageFunction`.
+
+    `loss` is as `logits_of` takes it. Raises `UsageError` for other classes than the data set's.
+    """
+    order = class_order(model.interface.class_names, dataset.class_names, dataset.name)
+    of_model = logits_of(model, loss) if model.interface.output == "probabilities" else model
+    return (lambda images: of_model(images)[..., order]) if order else of_model
 
 
 def logits_of(probabilities: Callable, loss: str) -> Callable:

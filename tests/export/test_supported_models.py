@@ -59,8 +59,8 @@ def test_a_model_larger_than_a_file_can_be_is_refused_first(make_vit, tmp_path, 
     supported_models.require_single_file(model)
 
 
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-def test_layers_around_ours_are_handed_over_in_float32(tmp_path, policy):
+@pytest.mark.rows("mixed_bfloat16", long=["mixed_float16"])
+def test_layers_around_ours_are_handed_over_in_float32(policy, tmp_path):
     core = tiny_vit(image_size=32, num_classes=None, num_layers=1, dtype=policy)
     layers, dense = keras.layers, keras.layers.Dense(4, dtype=policy)
     before = keras.Sequential([layers.Rescaling(1 / 127.5, offset=-1, dtype=policy)])

@@ -223,8 +223,8 @@ def one_small_token(make_vit, kind):
 
 
 # Of the deviation of the logits: int8 weights alone cost half of it.
-@pytest.mark.parametrize("kind", ["class token", "registers"])
-def test_tokens_near_zero_do_not_spoil_the_others(make_vit, images, tmp_path, kind):
+@pytest.mark.rows("class token", long=["registers"])
+def test_tokens_near_zero_do_not_spoil_the_others(kind, make_vit, images, tmp_path):
     model = one_small_token(make_vit, kind)
     limits = {"dynamic": 0.04, "int16x8": 0.05, "int8-int16": 0.07, "int8-full": 0.2}
     files = {name: tmp_path / f"{name}.tflite" for name in limits}

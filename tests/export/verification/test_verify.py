@@ -163,8 +163,8 @@ def differences(module, model, images):
     return runtimes._module_differences(module, model, "logits", None, images)
 
 
-@pytest.mark.parametrize("options", [{}, {"probabilities": True}, {"quantization": "float16"}])
-def test_every_signature_of_a_file_is_compared(tiny, wrong, images, tmp_path, monkeypatch, options):
+@pytest.mark.rows({"probabilities": True}, long=[{}, {"quantization": "float16"}])
+def test_every_signature_of_a_file_is_compared(options, tiny, wrong, images, tmp_path, monkeypatch):
     added = {"batch_sizes": [2], "image_sizes": [48], "feature_vector": True, **options}
     file = export.to_tflite(tiny, tmp_path / "m.tflite", attention_rollout=True, **added)
     assert verify(tiny, file, images).ok

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 
 from keras_vit.checkpoints.array_files import ADAPTER, OF_HEAD, STATED, Contents, read_arrays
+from keras_vit.checkpoints.conversion import convert_patches, resize_grid, resize_table
 from keras_vit.checkpoints.download import find_checkpoint
 from keras_vit.checkpoints.errors import CheckpointError, some
 from keras_vit.checkpoints.layout import FileArray, FileLayout, Grid
@@ -23,9 +24,7 @@ from keras_vit.checkpoints.library_configs import (
     stated_normalization,
 )
 from keras_vit.checkpoints.npz_layouts import BiTLayout, Layout
-from keras_vit.checkpoints.patch_embedding import convert_patches
 from keras_vit.checkpoints.published_weights import PERMISSIVE, published, published_classifier
-from keras_vit.checkpoints.resize_positions import resize_grid, resize_table
 from keras_vit.checkpoints.torch_layouts import TORCH_LAYOUTS, TorchLayout
 from keras_vit.checkpoints.weights_of_model import weights_of
 from keras_vit.models.image_model import encoder_of
@@ -77,7 +76,7 @@ def load_checkpoint(
     of BiT, the safetensors of Hugging Face, timm and Segmenter, `tf_model.h5` of transformers 4's
     TensorFlow models, models saved with `model.save`. The format is recognized from the arrays'
     names. Position embeddings of another image size are resized, corners aligned, by
-    `keras_vit.checkpoints.resize_positions`. A prefix that all names have is taken off. With a head
+    `keras_vit.checkpoints.conversion`. A prefix that all names have is taken off. With a head
     come the class names and the activation that a `.keras` file or a config.json states.
 
     Args:
@@ -95,7 +94,7 @@ def load_checkpoint(
             folds the difference into its patch embedding. One number is that of all colors.
         std: as `mean`.
         flexible: bool, whether a patch kernel of another size is resized, and positions with it,
-            as FlexiViT does: `keras_vit.checkpoints.patch_embedding.resize_kernel`.
+            as FlexiViT does: `keras_vit.checkpoints.conversion.resize_kernel`.
 
     Raises:
         FileNotFoundError: if there is no such file, nor such a name.

@@ -26,7 +26,8 @@ DECODER = "Decoder/"
 
 # The attributes of layers that are weights.
 _ATTRIBUTES = ("token", "learned", "probe", "embedding", "columns", "rows", "first")
-_ATTRIBUTES += ("kernel", "bias", "gamma", "beta", "patch_matrix", "class_matrix")
+_ATTRIBUTES += ("kernel", "bias", "gamma", "beta", "relative_embedding")
+_ATTRIBUTES += ("patch_matrix", "class_matrix")
 
 # From the path of a weight in a model to its published name: replaced one after the other.
 _RESIDUAL_UNIT = (r"^(block\d+)_(unit\d+)/", r"\1/\2/")
@@ -47,7 +48,6 @@ _OF_VISION_TRANSFORMER = (
     (r"^encoder_block_0*(\d+)/", r"Transformer/encoderblock_\1/"),
     ("/attention_norm/", "/LayerNorm_0/"),
     ("/attention/", "/MultiHeadDotProductAttention_1/"),
-    ("/relative_position/embedding", "/relative_embedding"),
     ("/mlp_norm/", "/LayerNorm_2/"),
     ("^encoder_norm/", "Transformer/encoder_norm/"),
     ("^pool/(query|key|value|out)/", r"pool/MultiHeadDotProductAttention_0/\1/"),

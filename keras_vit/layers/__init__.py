@@ -4,7 +4,6 @@ from keras_vit.layers.attention import MultiHeadSelfAttention
 from keras_vit.layers.attention_variants import (
     FusedSelfAttention,
     MAPHead,
-    RelativePosition,
     RelativeSelfAttention,
 )
 from keras_vit.layers.axial import AxialAttention, AxialEncoderBlock, AxialUnit
@@ -45,7 +44,6 @@ __all__ = [
     "MultiHeadSelfAttention",
     "PatchEmbedding",
     "PositionEmbedding",
-    "RelativePosition",
     "RelativeSelfAttention",
     "RootPooling",
     "SinCosPosition2D",

@@ -8,42 +8,44 @@ from keras import ops
 from keras_vit.backends.by_backend import fused_attention
 from keras_vit.initializers import RandomNormal, glorot_uniform
 from keras_vit.layers.attention import MultiHeadAttention, MultiHeadSelfAttention
-from keras_vit.layers.base import Layer
 from keras_vit.layers.mlp import MLP
 from keras_vit.layers.normalization import LayerNormalization
 from keras_vit.type_hints import Tensor
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")
-class RelativePosition(Layer):
-    """Attention logits from the signed one-dimensional distance of query and key.
+class RelativeSelfAttention(MultiHeadSelfAttention):
+    """MSA whose queries also meet a learned embedding of their distance to each key.
 
-    Adds q·R[p_q - p_k] to the logits, where the table R has one row for each of
-    the 2T - 1 distances between T tokens. It is shared by the heads of a layer.
+    Adds q·R[p_q - p_k] to the logits, where the table R has one row for each of the 2T - 1 signed
+    one-dimensional distances between T tokens. It is shared by the heads of a layer.
 
-    Call arguments:
-        query: (batch, heads, queries, head_size), already divided by the root of
-            the head size. `queries` is T, or 1 for the first token alone.
-
-    Returns:
-        (batch, heads, queries, T) summands of the attention logits.
+    Arguments and call as for `MultiHeadSelfAttention`; of a `context`, the T tokens, `tokens` is
+    the first alone.
     """
 
     def build(self, input_shape: tuple) -> None:
-        _, _, tokens, head_size = input_shape
-        if tokens is None:
+        super().build(input_shape)
+        self.length = input_shape[1]
+        if self.length is None:
             raise ValueError(
                 "Relative positions need a fixed number of tokens. "
                 f"Received: input_shape={tuple(input_shape)}"
             )
-        self.tokens = tokens
-        shape, initializer = (2 * tokens - 1, head_size), RandomNormal(stddev=0.02)
-        self.embedding = self.add_weight(name="embedding", shape=shape, initializer=initializer)
+        shape, initializer = (2 * self.length - 1, self.head_size), RandomNormal(stddev=0.02)
+        self.relative_embedding = self.add_weight(
+            name="relative_embedding", shape=shape, initializer=initializer
+        )
 
-    def call(self, query: Tensor) -> Tensor:
-        tokens, heads = self.tokens, query.shape[1]
+    def logits(self, query: Tensor, key: Tensor) -> Tensor:
+        return super().logits(query, key) + self.relative_logits(query)
+
+    def relative_logits(self, query: Tensor) -> Tensor:
+        """Returns what is added to the logits, (batch, heads, queries, T), as `logits` takes it."""
+        tokens, heads = self.length, query.shape[1]
         # Rows reversed, so that column k - q + T - 1 of a query's row is key k.
-        by_distance = ops.matmul(query, ops.transpose(ops.flip(self.embedding, axis=0)))
+        table = ops.flip(ops.cast(self.relative_embedding, query.dtype), axis=0)
+        by_distance = ops.matmul(query, ops.transpose(table))
         if query.shape[2] == 1:
             return by_distance[..., tokens - 1 :]
         # Rows read with a stride that is one too short shift by their query's position: a gather
@@ -52,25 +54,6 @@ class RelativePosition(Layer):
         flat = flat[..., tokens - 1 : tokens - 1 + tokens * (2 * tokens - 2)]
         rows = ops.reshape(flat, (-1, heads, tokens, 2 * tokens - 2))
         return rows[..., :tokens]
-
-    def compute_output_shape(self, input_shape: tuple) -> tuple:
-        return (*input_shape[:3], self.tokens)
-
-
-@keras.saving.register_keras_serializable(package="keras_vit")
-class RelativeSelfAttention(MultiHeadSelfAttention):
-    """MSA whose queries also meet a learned embedding of their distance to each key.
-
-    Arguments and call as for `MultiHeadSelfAttention`.
-    """
-
-    def build(self, input_shape: tuple) -> None:
-        super().build(input_shape)
-        shape = (None, self.num_heads, input_shape[1], self.head_size)
-        self.relative_position = self.inner(RelativePosition, "relative_position", shape=shape)
-
-    def logits(self, query: Tensor, key: Tensor) -> Tensor:
-        return super().logits(query, key) + self.relative_position(query)
 
 
 @keras.saving.register_keras_serializable(package="keras_vit")

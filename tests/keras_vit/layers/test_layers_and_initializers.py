@@ -92,13 +92,14 @@ def test_sines_of_a_grid_that_only_the_graph_knows(grid):
 @pytest.mark.parametrize("tokens", [1, 5])
 def test_relative_logits_are_those_of_the_distance(tokens):
     query = normal(3, 2, tokens, 4)
-    layer = randomized(layers.RelativePosition(), (None, 2, tokens, 4))
-    table = to_numpy(layer.embedding)
+    layer = randomized(layers.RelativeSelfAttention(2), (None, tokens, 8))
+    table = to_numpy(layer.relative_embedding)
     assert table.shape == (2 * tokens - 1, 4)
     distances = np.arange(tokens)[:, None] - np.arange(tokens) + tokens - 1
     expected = np.einsum("bhqc,qkc->bhqk", query, table[distances])
-    np.testing.assert_allclose(to_numpy(layer(query)), expected, atol=1e-6)
-    np.testing.assert_allclose(to_numpy(layer(query[:, :, :1])), expected[:, :, :1], atol=1e-6)
+    for part in (query, query[:, :, :1]):
+        found = to_numpy(layer.relative_logits(part))
+        np.testing.assert_allclose(found, expected[:, :, : part.shape[2]], atol=1e-6)
 
 
 @pytest.mark.rows(("hybrid", 0.41049758, 1.23149273), ("bit", 0.4454354, 1.33630621))
@@ -219,7 +220,7 @@ INITIAL = [
     (lambda: layers.PatchEmbedding(256, 8), (None, 32, 32, 3), "kernel", 1 / np.sqrt(192), CUT),
     (lambda: layers.PositionEmbedding((14, 14)), (None, 197, 64), "embedding", 0.02, 6),
     (lambda: layers.LearnedPosition2D((40, 40), False), (None, 1600, 128), "s", 0.02, 6),
-    (lambda: layers.RelativePosition(), (None, 12, 197, 64), "embedding", 0.02, 6),
+    (lambda: layers.RelativeSelfAttention(4), (None, 197, 64), "relative", 0.02, 6),
     (lambda: layers.LearnedTokens(8, 1), (None, 197, 512), "learned", 1e-6, 6),
     (lambda: layers.AxialAttention("width"), (None, 8, 56, 128), "kernel", 1 / np.sqrt(128), 6),
     (lambda: layers.AxialAttention("width"), (None, 8, 56, 128), "relative", 1 / 4, 6),
@@ -261,7 +262,7 @@ def test_a_row_is_a_token():
     (lambda: layers.SinCosPosition2D((2, 2)).build((None, 5, 6)), "multiple of 4"),
     (lambda: layers.SinCosPosition2D((2, 2)).build((None, 5, 4)), "multiple of 4"),
     (lambda: layers.LearnedPosition2D((2, 3)).build((None, 7, 5)), "even number of channels"),
-    (lambda: layers.RelativePosition().build((None, 2, None, 4)), "fixed number of tokens"),
+    (lambda: layers.RelativeSelfAttention(2).build((None, None, 4)), "fixed number of tokens"),
     (lambda: layers.RootPooling("valid"), "`padding` must be one of"),
     (lambda: layers.StandardizedConv2D(1, 1, standardization="batch"), "`standardization`"),
 )

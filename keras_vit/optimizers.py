@@ -187,10 +187,9 @@ class Optimizer(keras.optimizers.Optimizer):
             average.assign(before)
 
     def get_config(self) -> dict[str, Any]:
-        shared = ("name", "learning_rate", "weight_decay", "global_clipnorm")
-        own = ("ema_decay", "first_moment_dtype", "rate_factors", "first_steps")
-        config = super().get_config()
-        return {key: config[key] for key in shared} | {key: getattr(self, key) for key in own}
+        config, kinds = super().get_config(), (Optimizer, type(self))
+        names = [n for kind in kinds for n in inspect.signature(kind).parameters if n != "kwargs"]
+        return {name: config[name] if name in config else getattr(self, name) for name in names}
 
 
 def _tensorflow():
@@ -228,9 +227,6 @@ class Momentum(Optimizer):
         velocity = self.momentum * ops.cast(moment, gradient.dtype) + gradient
         self.assign(moment, velocity)
         return self.momentum * velocity + gradient if self.nesterov else velocity
-
-    def get_config(self) -> dict[str, Any]:
-        return super().get_config() | {"momentum": self.momentum, "nesterov": self.nesterov}
 
 
 @keras.saving.register_keras_serializable("keras_vit")
@@ -277,10 +273,6 @@ class AdamW(Optimizer):
         second = second / ops.cast(1.0 - ops.power(self.beta_2, update), gradient.dtype)
         return first / (ops.sqrt(second) + self.epsilon)
 
-    def get_config(self) -> dict[str, Any]:
-        own = {"beta_1": self.beta_1, "beta_2": self.beta_2, "epsilon": self.epsilon}
-        return super().get_config() | own
-
 
 def _of_keras(name):
     """Returns a class of `keras.optimizers` with the clipping, averages and factors of ours."""
@@ -297,12 +289,6 @@ def _of_keras(name):
             if self.weight_decay and variable.name == "kernel":
                 self.assign_sub(variable, rate * self.weight_decay * variable)
             self.update_step(gradient, variable, rate)
-
-        def get_config(self):
-            taken = {"weight_decay", *self.__signature__.parameters}
-            known = {key: each for key, each in base.get_config(self).items() if key in taken}
-            ours = ("ema_decay", "rate_factors")
-            return known | {key: getattr(self, key) for key in ours}
 
     return keras.saving.register_keras_serializable("keras_vit", f"keras.{name}")(OfKeras)
 

@@ -212,6 +212,15 @@ def test_compile_and_fit(tmp_path):
     copy.fit(images, labels, batch_size=16, verbose=0)
 
 
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_configuration_makes_the_same_optimizer(name):
+    given = {"weight_decay": 0.1, "ema_decay": 0.5, "rate_factors": {"a": 0.5}}
+    given |= {"first_steps": {"b": 2}, "global_clipnorm": 1.0}
+    config = OPTIMIZERS[name](0.1, **given).get_config()
+    assert config.items() >= given.items()
+    assert OPTIMIZERS[name].from_config(config).get_config() == config
+
+
 def test_wrong_arguments():
     for make, options, message in (
         *((AdamW, {"ema_decay": value}, r"ema_decay in \[0, 1\)") for value in (-0.5, 1.0, np.nan)),

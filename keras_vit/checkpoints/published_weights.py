@@ -89,10 +89,12 @@ class Published:
         return None
 
 
-def _hub(name, model, **facts):
-    arguments = {"gelu": "erf", **facts.pop("arguments", {})}
+def _hub(name, **facts):
+    """Returns timm's name of a checkpoint, and its row with the model of that name."""
+    model, size, arguments = TIMM_NAMES[name.partition(".")[0]]
+    arguments = {"gelu": "erf", **arguments}
     path = f"timm/{name}/resolve/main/model.safetensors"
-    return f"timm/{name}", Published(path, model, arguments=arguments, **{**IMAGENET, **facts})
+    return f"timm/{name}", Published(path, model, size, arguments, **{**IMAGENET, **facts})
 
 
 def _big_vision(file, model, image_size, **facts):
@@ -114,42 +116,42 @@ RECOMMENDED = {
     "R50_L_32": ("R50+ViT-L/32", "aug_medium1-wd_0.1-do_0.1-sd_0.1", "lr_0.01", 1337, 85.99),
 }
 
-# The model, the size, the parameters, the top-1 accuracy after ImageNet-1k and, of DeiT III,
-# after ImageNet-21k as well.
+# timm's name, the parameters, the top-1 accuracy after ImageNet-1k and, of DeiT III, after
+# ImageNet-21k as well.
 DEIT = (
-    ("deit_tiny_patch16_224", "ViT-Ti/16", 224, 5_717_416, 72.2, None),
-    ("deit_small_patch16_224", "ViT-S/16", 224, 22_050_664, 79.9, None),
-    ("deit_base_patch16_224", "ViT-B/16", 224, 86_567_656, 81.8, None),
-    ("deit_base_patch16_384", "ViT-B/16", 384, 86_859_496, 82.9, None),
-    ("deit_tiny_distilled_patch16_224", "ViT-Ti/16", 224, 5_910_800, 74.5, None),
-    ("deit_small_distilled_patch16_224", "ViT-S/16", 224, 22_436_432, 81.2, None),
-    ("deit_base_distilled_patch16_224", "ViT-B/16", 224, 87_338_192, 83.4, None),
-    ("deit_base_distilled_patch16_384", "ViT-B/16", 384, 87_630_032, 85.2, None),
-    ("deit3_small_patch16_224", "ViT-S/16", 224, 22_059_496, 81.4, 83.1),
-    ("deit3_small_patch16_384", "ViT-S/16", 384, 22_205_416, 83.4, 84.8),
-    ("deit3_medium_patch16_224", "ViT-M/16", 224, 38_849_512, 83.0, 84.5),
-    ("deit3_base_patch16_224", "ViT-B/16", 224, 86_585_320, 83.8, 85.7),
-    ("deit3_base_patch16_384", "ViT-B/16", 384, 86_877_160, 85.0, 86.7),
-    ("deit3_large_patch16_224", "ViT-L/16", 224, 304_374_760, 84.9, 87.0),
-    ("deit3_large_patch16_384", "ViT-L/16", 384, 304_763_880, 85.8, 87.7),
-    ("deit3_huge_patch14_224", "ViT-H/14", 224, 632_126_440, 85.2, 87.2),
+    ("deit_tiny_patch16_224", 5_717_416, 72.2, None),
+    ("deit_small_patch16_224", 22_050_664, 79.9, None),
+    ("deit_base_patch16_224", 86_567_656, 81.8, None),
+    ("deit_base_patch16_384", 86_859_496, 82.9, None),
+    ("deit_tiny_distilled_patch16_224", 5_910_800, 74.5, None),
+    ("deit_small_distilled_patch16_224", 22_436_432, 81.2, None),
+    ("deit_base_distilled_patch16_224", 87_338_192, 83.4, None),
+    ("deit_base_distilled_patch16_384", 87_630_032, 85.2, None),
+    ("deit3_small_patch16_224", 22_059_496, 81.4, 83.1),
+    ("deit3_small_patch16_384", 22_205_416, 83.4, 84.8),
+    ("deit3_medium_patch16_224", 38_849_512, 83.0, 84.5),
+    ("deit3_base_patch16_224", 86_585_320, 83.8, 85.7),
+    ("deit3_base_patch16_384", 86_877_160, 85.0, 86.7),
+    ("deit3_large_patch16_224", 304_374_760, 84.9, 87.0),
+    ("deit3_large_patch16_384", 304_763_880, 85.8, 87.7),
+    ("deit3_huge_patch14_224", 632_126_440, 85.2, 87.2),
 )
 
-# The model, the parameters and the linear classifier's accuracy, without and with registers.
+# The size, the parameters and the linear classifier's accuracy, without and with registers.
 DINOV2 = (
-    ("small", "ViT-S/14", (22_056_192, 81.1), (22_057_344, 80.9)),
-    ("base", "ViT-B/14", (86_579_712, 84.5), (86_582_016, 84.6)),
-    ("large", "ViT-L/14", (304_367_616, 86.3), (304_370_688, 86.7)),
-    ("giant", "ViT-g/14", (1_136_479_232, 86.5), (1_136_483_840, 87.1)),
+    ("small", (22_056_192, 81.1), (22_057_344, 80.9)),
+    ("base", (86_579_712, 84.5), (86_582_016, 84.6)),
+    ("large", (304_367_616, 86.3), (304_370_688, 86.7)),
+    ("giant", (1_136_479_232, 86.5), (1_136_483_840, 87.1)),
 )
 
 # DINOv3's images of satellites.
 SATELLITES = {"mean": (0.430, 0.411, 0.296), "std": (0.213, 0.156, 0.143)}
 
 MAE = (
-    ("vit_base_patch16_224", "ViT-B/16", 85_798_656),
-    ("vit_large_patch16_224", "ViT-L/16", 303_301_632),
-    ("vit_huge_patch14_224", "ViT-H/14", 630_764_800),
+    ("vit_base_patch16_224", 85_798_656),
+    ("vit_large_patch16_224", 303_301_632),
+    ("vit_huge_patch14_224", 630_764_800),
 )
 
 SIGLIP = (
@@ -214,30 +216,24 @@ def _rows():
     for epochs, score in ((90, 76.5), (150, None), (300, None)):
         facts = {"arguments": BETTER_PLAIN, "parameters": 22_122_472, "score": score}
         yield _big_vision(f"vit_s16_i1k_{epochs}ep", "ViT-S/16", 224, **facts)
-    for name, model, size, parameters, *scores in DEIT:
+    for name, parameters, *scores in DEIT:
         for tag, score in zip(("fb_in1k", "fb_in22k_ft_in1k"), scores, strict=True):
             if score:
-                facts = {"image_size": size, "parameters": parameters, "score": score}
-                facts["arguments"] = TIMM_NAMES[name][2]
-                yield _hub(f"{name}.{tag}", model, **facts)
-    for size, model, *variants in DINOV2:
-        for registers, (parameters, score) in zip((0, 4), variants, strict=True):
-            name = f"vit_{size}_patch14_{'reg4_' if registers else ''}dinov2.lvd142m"
-            _, _, arguments = TIMM_NAMES[name.partition(".")[0]]
-            facts = {"arguments": arguments, "parameters": parameters, "score": score}
-            yield _hub(name, model, image_size=518, measure="linear", **facts)
+                yield _hub(f"{name}.{tag}", parameters=parameters, score=score)
+    for size, *variants in DINOV2:
+        for registers, (parameters, score) in zip(("", "reg4_"), variants, strict=True):
+            name = f"vit_{size}_patch14_{registers}dinov2.lvd142m"
+            yield _hub(name, parameters=parameters, score=score, measure="linear")
     for name in fnmatch.filter(TIMM_NAMES, "*_dinov3*"):
-        model, size, arguments = TIMM_NAMES[name]
-        facts = {"image_size": size, "arguments": arguments, "license": DINOV3_LICENSE}
+        model, facts = TIMM_NAMES[name][0], {"license": DINOV3_LICENSE, "measure": "linear"}
         if model != "ViT-7B/16":  # in several files
-            yield _hub(f"{name}.lvd1689m", model, measure="linear", **facts)
+            yield _hub(f"{name}.lvd1689m", **facts)
         if model == "ViT-L/16":
-            yield _hub(f"{name}.sat493m", model, measure="linear", **facts, **SATELLITES)
-    for name, model, parameters in MAE:
-        yield _hub(f"{name}.mae", model, parameters=parameters, license="CC-BY-NC-4.0")
+            yield _hub(f"{name}.sat493m", **facts, **SATELLITES)
+    for name, parameters in MAE:
+        yield _hub(f"{name}.mae", parameters=parameters, license="CC-BY-NC-4.0")
     for file, model, size in SIGLIP:
-        arguments = {"classifier": "map"}
-        yield _big_vision(f"siglip/{file}", model, size, arguments=arguments)
+        yield _big_vision(f"siglip/{file}", model, size, arguments={"classifier": "map"})
     for file, model, size, score in SIGLIP_2:
         facts = {"arguments": {"classifier": "map"}, "score": score, "measure": "zero-shot"}
         yield _big_vision(f"siglip2/siglip2_{file}", model, size, **facts)

@@ -119,21 +119,19 @@ def _check_size(size, size_range):
 
 
 def _check(partial, headers, size_range):
+    """Removes a file of another size or checksum than the published one, and raises."""
     try:
         _check_size(partial.stat().st_size, size_range)
+        stated = re.search(r"md5=([\w+/=]+)", ",".join(headers.get_all("x-goog-hash") or ()))
+        digest = hashlib.md5(usedforsecurity=False)
+        with open(partial, "rb") as file:
+            while stated and (chunk := file.read(CHUNK)):
+                digest.update(chunk)
+        if stated and base64.b64encode(digest.digest()).decode() != stated[1]:
+            raise ConnectionError("the data differs from the server's checksum; try again")
     except ConnectionError:
         partial.unlink()
         raise
-    stated = re.search(r"md5=([\w+/=]+)", ",".join(headers.get_all("x-goog-hash") or ()))
-    if not stated:
-        return
-    digest = hashlib.md5(usedforsecurity=False)
-    with open(partial, "rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-    if base64.b64encode(digest.digest()).decode() != stated[1]:
-        partial.unlink()
-        raise ConnectionError("the data differs from the server's checksum; try again")
 
 
 def find_checkpoint(name_or_path: str | os.PathLike) -> Path:

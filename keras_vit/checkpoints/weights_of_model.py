@@ -118,7 +118,9 @@ def _weights(model, names):
                 for pattern, published in names:
                     name = re.sub(pattern, published, name)
                 shape = _shape(name, tuple(variable.shape), layer, outer)
-                yield Weight(name, variable, shape, _positions(name, layer))
+                line = {"rows": 0, "columns": 1}.get(name.rpartition("posembed_input/")[2])
+                positions = layer if name.endswith("/pos_embedding") else line
+                yield Weight(name, variable, shape, positions)
 
 
 def _shape(name, shape, layer, outer):
@@ -130,9 +132,3 @@ def _shape(name, shape, layer, outer):
         if layer is outer.out and len(shape) == 2:
             return (*heads, *shape[1:])
     return (1, 1, *shape) if name == "resnet/head/conv2d/kernel" else shape
-
-
-def _positions(name, layer):
-    if name.endswith("/pos_embedding"):
-        return layer
-    return {"rows": 0, "columns": 1}.get(name.rpartition("posembed_input/")[2])

@@ -320,12 +320,14 @@ open_compiled, open_gpu = _of_tflite(_run_compiled), _of_tflite(_run_on_gpu)
 def _open_mediapipe(path, model=None):
     """Opens a .tflite file in MediaPipe, which takes photos.
 
-    Its `ImageClassifier` gives what the file gives; its `ImageSegmenter` probabilities.
+    Its `ImageClassifier` and `ImageEmbedder` give what the file gives; its `ImageSegmenter`
+    probabilities.
     """
-    artifact = _open_interpreter(path)
-    of_pixels = len(artifact.output_shape) == 3
-    applied = model.activation if of_pixels and artifact.output == "logits" else ""
-    run = partial(_run_in_mediapipe, path, artifact, _segmented if of_pixels else _classified)
+    artifact, applied = _open_interpreter(path), ""
+    answers = _embedded if artifact.output == "representation" else _classified
+    if answers is _classified and len(artifact.output_shape) == 3:
+        answers, applied = _segmented, model.activation if artifact.output == "logits" else ""
+    run = partial(_run_in_mediapipe, path, artifact, answers)
     return dataclasses.replace(artifact, run=run, applied=applied, takes_bytes=True)
 
 
@@ -347,6 +349,12 @@ def _classified(vision, options, photos):
     with vision.ImageClassifier.create_from_options(options) as classifier:
         results = [classifier.classify(photo).classifications[0].categories for photo in photos]
     return [[each.score for each in sorted(row, key=lambda one: one.index)] for row in results]
+
+
+def _embedded(vision, options, photos):
+    options = vision.ImageEmbedderOptions(**options)
+    with vision.ImageEmbedder.create_from_options(options) as embedder:
+        return [embedder.embed(photo).embeddings[0].embedding for photo in photos]
 
 
 def _segmented(vision, options, photos):

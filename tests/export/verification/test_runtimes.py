@@ -13,6 +13,7 @@ from keras_vit.export.tflite.quantization import QUANTIZATIONS
 from keras_vit.export.verification import runtimes
 from keras_vit.export.verification.report import THRESHOLDS
 from keras_vit.export.verification.subprocesses import run_compiled
+from keras_vit.training.evaluators.nearest_neighbors import directions
 from tests.export.conftest import LABELS, answer, run, skipped_without, verify
 
 
@@ -70,6 +71,29 @@ def test_every_precision_agrees(make_vit, images, tmp_path, runtime, probabiliti
         limits = dataclasses.replace(THRESHOLDS[name], agreement=0.0, cosine=cosine)
         report = verify(model, file, images, runtime=runtime, thresholds=limits)
         assert report.ok and (report.runtime, report.kind) == (runtime, name), report
+
+
+@pytest.mark.rows(("none", 0.999999), ("int8", 0.99))
+def test_mediapipe_embeds_photos(quantization, least, make_vit, images, tmp_path):
+    mediapipe = pytest.importorskip("mediapipe", reason="make test-runtimes installs it")
+    from mediapipe.tasks.python import BaseOptions, vision
+
+    model = make_vit(num_layers=1, num_classes=None, hidden_size=128, mlp_dim=512)
+    file = tmp_path / "features.tflite"
+    export.to_tflite(model, file, quantization=quantization, calibration=images)
+    report = verify(model, file, images, runtime="mediapipe")
+    assert report.ok and report.output == "representation" and report.cosine > least, report
+    # Similarity on a phone is that of the model: the cosine that `keras-vit similar` takes.
+    pixels = np.rint(255 * images[:2]).astype("uint8")
+    photos = [mediapipe.Image(mediapipe.ImageFormat.SRGB, each) for each in pixels]
+    options = vision.ImageEmbedderOptions(
+        BaseOptions(model_asset_path=str(file)), l2_normalize=True
+    )
+    with vision.ImageEmbedder.create_from_options(options) as task:
+        one, other = (task.embed(photo).embeddings[0] for photo in photos)
+        found = vision.ImageEmbedder.cosine_similarity(one, other)
+    first, second = directions(answer(model, pixels / np.float32(255)))
+    np.testing.assert_allclose(found, first @ second, atol=1e-5 if quantization == "none" else 0.01)
 
 
 def test_mediapipe_segments_photos(segmenter, segmenter_tflite, scenes):

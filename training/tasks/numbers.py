@@ -176,17 +176,13 @@ def measures(predicted: np.ndarray, true: np.ndarray) -> tuple[float, float, flo
 
     NaN where they say nothing: of no numbers, or of correlations where all are the same.
     """
+    from scipy.stats import spearmanr  # slow to import
+
     if not len(true):
         return (np.nan,) * 4
     predicted, true = predicted.astype(np.float64), true.astype(np.float64)
-    errors, ranks = predicted - true, []
-    for values in (predicted, true):
-        _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-        # Equal numbers share the mean of their ranks.
-        ranks.append((np.cumsum(counts) - (counts - 1) / 2)[places])
-    first, second = (each - each.mean() for each in ranks)
-    norm, products = np.sqrt(np.sum(first**2) * np.sum(second**2)), np.sum(first * second)
-    correlation = products / norm if norm else np.nan
+    both_vary, errors = np.ptp(predicted) and np.ptp(true), predicted - true
+    correlation = spearmanr(predicted, true)[0] if both_vary else np.nan
     square, variance = np.mean(errors**2), np.var(true)
     r2 = 1 - square / variance if variance else np.nan
     return r2, correlation, np.mean(np.abs(errors)), np.sqrt(square)

@@ -146,38 +146,21 @@ def sigmoid(logits: np.ndarray) -> np.ndarray:
     return np.exp(-np.logaddexp(0, -np.asarray(logits, np.float64)))
 
 
-def average_precision(scores: np.ndarray, labels: np.ndarray) -> float:
-    """Returns the average precision of a class, NaN where no label is 1; both are (images,).
-
-    The sum of precisions at each distinct score, times the recall gained there.
-    """
-    hits, answered, _ = _cuts(scores, labels)
-    if not labels.any():
-        return float("nan")
-    return float(np.sum(np.diff(hits, prepend=0) * hits / answered) / hits[-1])
-
-
 def best_threshold(scores: np.ndarray, labels: np.ndarray) -> float:
     """Returns the threshold on the sigmoid of scores of the largest F1, the highest of equal ones.
 
     It is in the middle between two images; 0.5 of a class without any.
     """
-    # As files have them: those of large scores are equal.
-    hits, answered, cuts = _cuts(sigmoid(scores).astype(np.float32), labels)
     if not labels.any():
         return _EVEN
-    best = int(np.argmax(_f1(hits, answered, hits[-1])))
+    # As files have them: those of large scores are equal.
+    order, scores = np.argsort(-scores, kind="stable"), sigmoid(scores).astype(np.float32)
+    ends = np.flatnonzero(np.diff(scores[order], append=-np.inf))
+    hits, cuts = np.cumsum(labels[order])[ends], scores[order][ends]
+    best = int(np.argmax(_f1(hits, ends + 1, hits[-1])))
     least, below = cuts[best], [*cuts, np.float32(0)][best + 1]
     middle = (least + below) / np.float32(2)
     return float(middle if middle > below else least)
-
-
-def _cuts(scores, labels):
-    """Returns labels that are 1 and images at or above each distinct score, and these scores."""
-    order = np.argsort(-scores, kind="stable")
-    scores = scores[order]
-    ends = np.flatnonzero(np.diff(scores, append=-np.inf))
-    return np.cumsum(labels[order])[ends], ends + 1, scores[ends]
 
 
 def _f1(hits, answered, present):
@@ -186,10 +169,17 @@ def _f1(hits, answered, present):
 
 def _by_class(outputs, rows, thresholds, names):
     """Returns a table, and average precision, right answers, answers and labels, (4, classes)."""
+    from sklearn.metrics import average_precision_score  # slow to import
+
     known, labels = ~np.isnan(rows), rows > 0
     answered = (sigmoid(outputs) >= np.asarray(thresholds)) & known
     counts = [each.sum(axis=0) for each in (answered & labels, answered, labels)]
-    numbers = np.array([[average_precision(*each) for each in known_cells(outputs, rows)], *counts])
+    # NaN of a class that no image has.
+    precisions = [
+        average_precision_score(cells, scores) if cells.any() else np.nan
+        for scores, cells in known_cells(outputs, rows)
+    ]
+    numbers = np.array([precisions, *counts])
     lines = []
     for number, (precision, hits, said, present) in enumerate(numbers.T):
         shares = ((precision, 1), (hits, said), (hits, present), (2 * hits, said + present))

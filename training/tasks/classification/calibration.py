@@ -11,16 +11,17 @@ def best_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
     Guo et al., On calibration of modern neural networks (2017), section 4.2. `logits` are (images,
     classes), `labels` (images,) integers.
     """
-    logits, low, high = logits.astype(np.float64), -2.0, 2.0
-    of_label = np.take_along_axis(logits, labels[:, None], axis=1).mean()
-    for _ in range(60):
-        middle = (low + high) / 2
-        scaled = logits / 10**middle
-        weights = np.exp(scaled - scaled.max(axis=1, keepdims=True))
-        # The slope by 1 / T, which rises with it.
-        expected = np.sum(weights * logits, axis=1) / weights.sum(axis=1)
-        low, high = (low, middle) if expected.mean() < of_label else (middle, high)
-    return float(10 ** ((low + high) / 2))
+    from scipy.optimize import minimize_scalar  # slow to import
+    from scipy.special import log_softmax
+
+    logits, images = logits.astype(np.float64), np.arange(len(labels))
+
+    def loss(exponent):
+        return -log_softmax(logits / 10**exponent, axis=1)[images, labels].mean()
+
+    # It has one minimum: it is convex in 1 / T.
+    found = minimize_scalar(loss, bounds=(-2, 2), method="bounded", options={"xatol": 1e-8})
+    return float(10**found.x)
 
 
 def calibration_error(

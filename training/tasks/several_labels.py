@@ -5,6 +5,7 @@ Average precision and F1 are those of scikit-learn, over the images of which a c
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 # negatives, and takes a negative of less than this probability for none.
 GAMMA, MARGIN = 4, 0.05
 _EVEN = 0.5
+# Of fewer images of a class, one of them moves its recall by more than 10 points.
+FEW = 10
+
+logger = logging.getLogger("keras_vit")
 
 
 class SeveralLabels(TableTask):
@@ -120,7 +125,16 @@ class SeveralLabels(TableTask):
         self, model: Any, config: ConfigDict, batches: Batches, dataset: Any
     ) -> dict[str, str]:
         """Chooses the threshold of each class that has the largest F1 on held-out images."""
+        import numpy as np
+
         outputs, rows, _ = self.collected(model, batches, dataset)
+        names = model.interface.class_names or [*map(str, range(rows.shape[1]))]
+        if few := [names[i] for i in np.flatnonzero(np.sum(rows > 0, axis=0) < FEW)]:
+            logger.warning(
+                "Expected %d held-out images or more of each class, to choose its threshold on. %d "
+                "of %d classes have fewer, so one image moves recall by more than 10 points: %s%s.",
+                *(FEW, len(few), len(names), ", ".join(few[:10]), ", …" * (len(few) > 10)),
+            )
         model.model.thresholds = [best_threshold(*each) for each in known_cells(outputs, rows)]
         return {"thresholds": f"of each class, by its F1 on {len(rows):,} held-out images"}
 

@@ -50,6 +50,11 @@ def test_no_temperature_is_told_of_images_that_are_all_right(caplog):
     config = ConfigDict({"calibration": {"temperature": True, "accuracy": 0.0}})
     assert TASKS[0].finish(source, config, [batch], dataset) == {}
     assert "none can be told, all is right on 3 held-out images" in caplog.text
+    assert "expected 100 held-out images or more. Received: 3," in caplog.text
+    assert "95 % is known to be in 39.6 to 99.8 % alone" in caplog.text
+    caplog.clear()
+    TASKS[0].finish(source, config, [batch] * 34, dataset)
+    assert "held-out images or more" not in caplog.text
     of_images.activation = "softmax"
     config.calibration.update(temperature=False, accuracy=0.5)
     assert TASKS[0].finish(source, config, [batch], dataset) == {}

@@ -1,5 +1,6 @@
 import json
 from types import SimpleNamespace
+from unittest import mock
 
 import keras
 import numpy as np
@@ -143,6 +144,15 @@ def test_measures_of_several_labels_are_those_of_scikit_learn():
     assert best_threshold(nobody, nobody) == 0.5
     rows[:, 2] = 0
     assert LABELS.measured(outputs, rows, interface).tables["per_class"].rows[2][2] == "–"
+
+
+def test_thresholds_chosen_on_few_images_are_warned_of(caplog):
+    rows = np.array([[1, 1]] * 9 + [[1, 0]] * 3, float)
+    source = SimpleNamespace(interface=Interface((8, 8), class_names=["a", "b"]), model=mock.Mock())
+    with mock.patch.object(type(LABELS), "collected", return_value=(rows, rows, {})):
+        LABELS.finish(source, None, [], None)
+    assert "Expected 10 held-out images or more of each class" in caplog.text
+    assert "1 of 2 classes have fewer" in caplog.text and "10 points: b." in caplog.text
 
 
 @pytest.mark.rows(("labels", [0.5, 0.5, 0.5]), ("numbers", None))

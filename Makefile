@@ -50,6 +50,7 @@ test-jax-all: test-jax ## And the JAX engine's kills, processes and meshes, whic
 test-runtimes: $(VENV)/runtimes-installed ## Exports in a real Chromium, ONNX Runtime, OpenVINO and MediaPipe, which it installs.
 	$(PYTEST) -m "not slow" tests/export/web tests/export/onnx tests/export/verification/test_runtimes.py \
 		tests/export/tflite/test_cpu_inference_function.py tests/export/tflite/test_delegates.py \
+		tests/training/evaluators/test_nearest_neighbors.py tests/training/commands/test_similar.py \
 		tests/export/test_variants.py::test_every_kind_of_model_is_right_in_every_runtime
 
 test-cluster: $(VENV)/cluster-installed ## Predictions on a Ray cluster, a node of which is killed; Apache Beam; loggers; installs them.

@@ -104,6 +104,7 @@ setup(
             *TFLITE,
         ],
         "ray": ["ray[data]>=2.55"],
+        "similar": ["faiss-cpu"],
         "vtab": ["h5py", "opencv-python-headless"],
     },
 )

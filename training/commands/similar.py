@@ -12,6 +12,7 @@ near_duplicates.csv, and the representations, by which the same command goes on 
 """
 
 import argparse
+import importlib.util
 import io
 import logging
 from typing import Any
@@ -37,6 +38,8 @@ def add_options(parser: CommandParser) -> None:
     parser.add_argument("--count", metavar="N", type=at_least_1, default=10, help=text)
     text = "similarity from which photos are near-duplicates; default 0.98"
     parser.add_argument("--near", metavar="COSINE", type=above_0, default=0.98, help=text)
+    text = "compare all pairs, where an index would find nearly all of the neighbors sooner"
+    parser.add_argument("--exact", action="store_true", help=text)
     text = "photos on the page; default 24"
     parser.add_argument("--shown", metavar="N", type=at_least_1, default=24, help=text)
     parser.add_path("--output", "for representations, neighbors and the page", required=True)
@@ -50,7 +53,7 @@ def run(options: argparse.Namespace) -> None:
     import pyarrow as pa
     import pyarrow.parquet
 
-    from ..evaluators.nearest_neighbors import directions, nearest
+    from ..evaluators.nearest_neighbors import INDEXED, directions, nearest, nearest_by_index
     from ..prediction.predictor import Predictor
     from ..reporting.html_pages import neighbors_html
 
@@ -76,6 +79,12 @@ def run(options: argparse.Namespace) -> None:
             f"Expected photos to compare in {options.folder}. Received: {len(ids)} that can be "
             "read."
         )
+    search = nearest
+    if min(len(asked), len(ids)) >= INDEXED and not options.exact:
+        if importlib.util.find_spec("faiss"):
+            search = nearest_by_index
+        else:
+            logger.info("An index is quicker here: pip install 'keras-vit-16x16[similar]'")
     schema = pa.schema({"photo": pa.string(), "neighbor": pa.string(), "similarity": pa.float32()})
     rows, near, start = {}, {}, 0
     shown = set(spread(range(len(asked)), options.shown))
@@ -84,7 +93,7 @@ def run(options: argparse.Namespace) -> None:
         pa.parquet.ParquetWriter(temporary, schema) as writer,
     ):
         text = f"comparing {len(asked)} with {len(ids)} photos"
-        blocks = nearest(asked, among, options.count, own)
+        blocks = search(asked, among, options.count, own)
         for numbers, cosines in track(blocks, text):
             those = range(start, start + len(numbers))
             columns = (np.repeat(those, numbers.shape[1]), numbers.ravel(), cosines.ravel())

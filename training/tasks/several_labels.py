@@ -125,8 +125,6 @@ class SeveralLabels(TableTask):
         self, model: Any, config: ConfigDict, batches: Batches, dataset: Any
     ) -> dict[str, str]:
         """Chooses the threshold of each class that has the largest F1 on held-out images."""
-        import numpy as np
-
         outputs, rows, _ = self.collected(model, batches, dataset)
         names = model.interface.class_names or [*map(str, range(rows.shape[1]))]
         if few := [names[i] for i in np.flatnonzero(np.sum(rows > 0, axis=0) < FEW)]:

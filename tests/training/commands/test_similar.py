@@ -1,10 +1,12 @@
 import csv
+import sys
 
 import numpy as np
 import pyarrow.parquet
 import pytest
 from PIL import Image
 
+from keras_vit.training.evaluators import nearest_neighbors
 from keras_vit.training.prediction.predictor import Predictor
 from tests.keras_vit.small import make_vit
 
@@ -63,6 +65,26 @@ def test_neighbors_are_those_of_the_representations(folder, tmp_path, printed, r
     assert (out / "similar.html").exists()
     error = refused(*arguments, f"--query={photos / 'broken.png'}")
     assert "broken.png cannot be read as an image" in error
+
+
+def test_a_large_folder_is_indexed_where_faiss_is(folder, tmp_path, printed, monkeypatch):
+    monkeypatch.setattr(nearest_neighbors, "INDEXED", 6)
+    arguments = ["similar", folder / "m.keras", folder / "photos", "--count=2"]
+
+    def found(name, *options):
+        said = printed(*arguments, f"--output={tmp_path / name}", *options, stream="err")
+        table = pyarrow.parquet.read_table(tmp_path / name / "neighbors.parquet")
+        return table.drop(["similarity"]).to_pylist(), said
+
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "faiss", None)
+        exact, said = found("exact")
+    assert "An index is quicker here: pip install 'keras-vit-16x16[similar]'" in said
+    pytest.importorskip("faiss", reason="make test-runtimes installs it")
+    indexed, said = found("index")
+    assert indexed == exact and "The index finds 100.00 % of the 2 nearest." in said
+    again, said = found("all", "--exact")
+    assert again == exact and "index" not in said.replace(str(tmp_path), "")
 
 
 def test_a_folder_without_photos_to_compare_is_refused(folder, tmp_path, refused):

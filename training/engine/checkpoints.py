@@ -194,10 +194,9 @@ class Checkpoints:
         staging.rename(path)
         self.saved_step = step
         # Others may be put there, later ones or of another program.
-        written = [
-            each for each in steps(self.directory) if (self._path(each) / _MANIFEST).exists()
-        ]
-        for old in [each for each in written if each <= step][: -self._keep]:
+        until_now = [each for each in steps(self.directory) if each <= step]
+        written = [each for each in until_now if (self._path(each) / _MANIFEST).exists()]
+        for old in written[: -self._keep]:
             # Hidden first, as a state that is half removed would look damaged.
             with contextlib.suppress(FileNotFoundError):
                 _remove(self._path(old).rename(self._path(old, ".")))

@@ -32,9 +32,7 @@ class Table(NamedTuple):
         table = rich.table.Table(title=self.title or None, title_justify="left")
         for column, is_number in zip(self.columns, self._numeric(), strict=True):
             table.add_column(
-                column,
-                justify="right" if is_number else "left",
-                no_wrap=column not in wrapped,
+                column, justify="right" if is_number else "left", no_wrap=column not in wrapped
             )
         for row in self.rows:
             table.add_row(*(_CONTROLS.sub("?", str(cell)) for cell in row))

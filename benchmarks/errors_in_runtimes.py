@@ -21,7 +21,7 @@ from benchmarks.harness.command_line import show
 from keras_vit.export.errors import RuntimeMissing
 from keras_vit.export.onnx.to_onnx import to_onnx
 from keras_vit.export.tflite.to_tflite import to_tflite
-from keras_vit.export.verification.report import ONNX, RUNTIMES, TFLITE
+from keras_vit.export.verification import ONNX, RUNTIMES, TFLITE
 from keras_vit.export.verification.verify import verify
 from keras_vit.training.command_line.options import CommandParser, list_of
 from keras_vit.training.errors import TrainingError, UsageError

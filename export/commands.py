@@ -14,7 +14,7 @@ from keras_vit.training.io.quiet_start import import_tensorflow, quiet_start
 from .errors import imported
 from .hub import tar_gz
 from .tflite.quantization import QUANTIZATIONS
-from .verification.report import RUNTIMES
+from .verification import RUNTIMES
 
 
 def _add_model_and_output(parser, output):

@@ -1,32 +1,9 @@
-"""The runtimes of exported files, the figures of a verified one, and the limits of its errors.
-
-Commands read this before TensorFlow is imported.
-"""
+"""The figures of a verified artifact, and the limits of its errors."""
 
 import dataclasses
 from typing import Any
 
 from keras_vit.training.tasks import task_of
-
-SAVED_MODEL = "the directory of a SavedModel or its .tar.gz"
-TFLITE, NPZ, ONNX = "a .tflite file", "an .npz checkpoint", "an .onnx file"
-TRANSFORMERS, TIMM = "a folder of transformers", "a folder of timm"
-# The runtimes by the names of `--runtime`, and the format that each opens; the first of a format is
-# its default.
-RUNTIMES = {
-    "hub": SAVED_MODEL,
-    "keras": NPZ,
-    "interpreter": TFLITE,
-    "compiled": TFLITE,
-    "gpu": TFLITE,
-    "openvino": TFLITE,
-    "mediapipe": TFLITE,
-    "browser": TFLITE,
-    "browser-gpu": TFLITE,
-    "onnx": ONNX,
-    "transformers": TRANSFORMERS,
-    "timm": TIMM,
-}
 
 # Part of the pixels that may lie between two classes, where rounding decides.
 _TIES = 1e-3
@@ -42,7 +19,7 @@ class Report:
     # "hub", "npz", "onnx", "onnx-quantized", or the quantization of a TFLite file, of which an ONNX
     # file may have "float16"; key of `THRESHOLDS`.
     kind: str
-    runtime: str  # key of `RUNTIMES`
+    runtime: str  # key of `export.verification.RUNTIMES`
     output: str  # which was compared, "logits", "probabilities" or "representation"
     images: int  # how many
     max_error: float  # of the outputs, absolute, as the next

@@ -39,8 +39,8 @@ from ..tflite.flatbuffer import TFLiteFile
 from ..tflite.mediapipe_metadata import metadata_of
 from ..tflite.to_tflite import MAIN, signatures
 from ..web.to_web import litert_js, write_page
+from . import NPZ, ONNX, RUNTIMES, SAVED_MODEL, TFLITE, TIMM, TRANSFORMERS
 from .browser import chromium, served
-from .report import NPZ, ONNX, RUNTIMES, SAVED_MODEL, TFLITE, TIMM, TRANSFORMERS
 from .subprocesses import run_compiled, run_in_torch
 
 BATCH = 8

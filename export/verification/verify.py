@@ -65,7 +65,7 @@ def verify(
         labels: (n,) int classes, or (n, classes), positive at each label of the image, in the
             model's order, to compare accuracies, or None. An image without any label is not
             counted. Of a model of pixels (n, height, width) int classes, negative without one.
-        runtime: what runs it, key of `export.verification.report.RUNTIMES`:
+        runtime: what runs it, key of `export.verification.RUNTIMES`:
             for a .tflite file "interpreter", LiteRT's `CompiledModel` on this processor,
             "compiled", or on the GPU, "gpu", "openvino", "mediapipe", on pixels rounded to
             bytes, and LiteRT.js in Chromium, "browser", or on the GPU, "browser-gpu". None

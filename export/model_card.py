@@ -195,6 +195,8 @@ def _overview(model, report):
         return f"Tells {classes} classes of pixels apart."
     if model.classifies == "number":
         return f"Gives {classes} numbers of images."
+    if model.classifies == "labels":
+        return f"Tells which of {classes} classes are on an image."
     if classes == 1:
         return "Tells whether images are of a class."
     return f"Classifies images into {classes} classes."

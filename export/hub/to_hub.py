@@ -176,7 +176,8 @@ def _signatures(call, output, shape, operations, activation, rank):
     def answer(images, mark=0.0):
         result = call(images, training=False) + mark
         if output == "logits":
-            return {"logits": result, "probabilities": activation(result)}
+            made = "values" if activation is ACTIVATIONS["linear"] else "probabilities"
+            return {"logits": result, made: activation(result)}
         return {output: result}
 
     def traced(*shape, dtype, name):

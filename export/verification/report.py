@@ -9,6 +9,9 @@ from keras_vit.training.tasks import task_of
 _TIES = 1e-3
 # Unseen classes that a report names.
 _NAMED = 10
+# Of what a model classifies; of all others accuracy and top-1 agreement.
+_MEASURES = {"pixel": "mean IoU", "labels": "precision at 1"}
+_AGREEMENTS = {"pixel": "agreement of pixels", "labels": "same likeliest class"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,9 +31,9 @@ class Report:
     scale: float  # the largest absolute output of the model, at least 1
     cosine: float  # mean over the images
     size_bytes: int  # of all files
-    classifies: str = "image"  # or "labels", "pixel"
+    classifies: str = "image"  # or "labels", "number", "pixel"
     agreement: float | None = None  # part of the images, or pixels, with the same top-1 class
-    model_accuracy: float | None = None  # top-1, or of pixels the mean IoU, as the next
+    model_accuracy: float | None = None  # see `measure`, as the next
     artifact_accuracy: float | None = None
     # (seen, all): classes of the images, by their labels or else by the model, and of the model.
     classes: tuple[int, int] | None = None
@@ -52,6 +55,11 @@ class Report:
         """Whether every threshold is met."""
         return not self.failures
 
+    @property
+    def measure(self) -> str:
+        """Names `model_accuracy`. At 1, precision is the part whose likeliest class is right."""
+        return _MEASURES.get(self.classifies, "accuracy")
+
     def to_dict(self) -> dict[str, Any]:
         """Returns all values and `ok` as a dict that JSON can hold."""
         return {**dataclasses.asdict(self), "failures": list(self.failures), "ok": self.ok}
@@ -61,9 +69,6 @@ class Report:
         seconds, percent = "{:.0f} ms", "{:.2f} %"
         latencies = (self.latency_ms or {}).items()
         outside = self.operations_outside_delegate
-        of_images = self.classifies != "pixel"
-        name = "accuracy" if of_images else "mean IoU"
-        agreement = "top-1 agreement" if of_images else "agreement of pixels"
         fallbacks = "; ".join(self.fallbacks or ()) or "unknown operations"
         rows = [
             ("artifact", f"{self.artifact} ({self.kind})"),
@@ -73,9 +78,12 @@ class Report:
             ("mean error", f"{self.mean_error:.2e}"),
             ("root mean square error / deviation", f"{self.relative_error:.4f}"),
             ("cosine", f"{self.cosine:.6f}"),
-            (agreement, _shown(percent, self.agreement, 100)),
-            (f"{name} of the model", self._accuracy(self.model_accuracy)),
-            (f"{name} of the artifact", self._accuracy(self.artifact_accuracy)),
+            (
+                _AGREEMENTS.get(self.classifies, "top-1 agreement"),
+                _shown(percent, self.agreement, 100),
+            ),
+            (f"{self.measure} of the model", self._accuracy(self.model_accuracy)),
+            (f"{self.measure} of the artifact", self._accuracy(self.artifact_accuracy)),
             ("size", f"{self.size_bytes / 2**20:.2f} MiB"),
             ("loading", _shown(seconds, self.load_seconds, 1000)),
             ("first image", _shown(seconds, self.first_call_seconds, 1000)),
@@ -134,7 +142,8 @@ class Thresholds:
             f"largest error {error:.2e} above {self.max_error:g}": error <= self.max_error,
             f"cosine {report.cosine:.6f} below {self.cosine:g}": report.cosine >= self.cosine,
             f"agreement {agreement:.4f} below {least:g}": agreement >= least,
-            f"accuracy drops by {drop:.4f}, more than {most_lost:g}": drop <= most_lost + 1e-12,
+            f"{report.measure} drops by {drop:.4f}, more than {most_lost:g}": drop
+            <= most_lost + 1e-12,
             f"largest error in float16 {half:.2e} above {limit:g}": half <= limit,
         }
         return [failure for failure, is_met in met.items() if not is_met]

@@ -161,7 +161,7 @@ def _module_differences(module, model, output, activation, images):
             given, expected = signature(**arguments), graph(seen * 2 - 1, training=False)[output]
             found[name] = _difference(given[output], expected)
             if activation in ACTIVATIONS:
-                error = _difference(given["probabilities"], ACTIVATIONS[activation](expected))
+                error = _difference(_made(given), ACTIVATIONS[activation](expected))
                 found[name] = max(found[name], error)
     if signature := module.signatures.get("class_maps"):
         classes = np.arange(len(images), dtype="int32") % model.output_shape[-1]
@@ -196,11 +196,16 @@ def _difference(found, expected):
 
 def _activation_of(signature, sides, model):
     """Names the function that a module makes its probabilities by, if it makes any."""
-    if model is None or "probabilities" not in signature.structured_outputs:
+    if model is None or _made(signature.structured_outputs) is None:
         return None
     height, width = sides if all(sides) else image_size(model)
     given = signature(images=tf.zeros((1, height, width, 3)))
-    return activation_between(given["logits"], given["probabilities"]) or "another function"
+    return activation_between(given["logits"], _made(given)) or "another function"
+
+
+def _made(outputs):
+    """Returns what a signature makes of logits, numbers of which are values."""
+    return outputs.get("probabilities", outputs.get("values"))
 
 
 def _open_keras(path, model):

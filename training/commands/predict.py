@@ -218,6 +218,9 @@ def _show(options, predictor):
     ]
     key, *members = predictor.task.shown
     columns = ("file", "rank", *members)
+    if predictor.task.classifies == "number":
+        # The columns of a table have an order, and no rank.
+        columns, rows = ("file", *members), [(file, *pair) for file, _, *pair in rows]
     if options.json:
         answers = [
             {"file": each.id, key: [dict(zip(members, row, strict=True)) for row in each.ranked]}

@@ -14,7 +14,7 @@ from keras_vit.model_factory import create_model
 from keras_vit.models.image_model import ImageModel
 from keras_vit.photos.imagenet_classes import imagenet_classes
 
-from ..source_facts import read_run_config, saved_model, without_model
+from ..source_facts import read_run_config, saved_model, unfinished, without_model
 from .exported_functions import open_exported
 from .image_function import ImageFunction, KerasFunction
 
@@ -61,6 +61,11 @@ def load_model(
     if found.kind in (Kind.LIBRARY_FOLDER, Kind.HUGGING_FACE):
         refuse_facts(source, num_classes=num_classes, **arguments)
         return KerasFunction(create_model(source, image_size=image_size), str(source))
+    if found.kind is Kind.UNFINISHED_RUN:
+        raise FileNotFoundError(
+            f"{source} has no model.keras yet: a run writes it when it ends. It is "
+            f"{unfinished(found.path)}."
+        )
     if not found.is_keras:
         raise (ValueError if found.path.is_file() else FileNotFoundError)(
             "Expected a run directory with model.keras, which a run writes when it ends, a .keras "

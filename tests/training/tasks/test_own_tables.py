@@ -13,6 +13,7 @@ from sklearn import datasets, metrics
 import keras_vit
 from keras_vit import export
 from keras_vit.__main__ import main
+from keras_vit.export.model_card import write_card
 from keras_vit.photos.prepare_photos import prepare_photo, read_photo
 from keras_vit.training.config import schema
 from keras_vit.training.configs import own_photos
@@ -226,7 +227,7 @@ def source_images(source, photos):
 def test_thresholds_are_in_every_file(labels_run, canvases, tmp_path):
     source = open_source(labels_run)
     photos = [str(canvases / f"{number}.png") for number in range(8)]
-    images = (source_images(source, photos) + 1) / 2
+    images, truth = (source_images(source, photos) + 1) / 2, np.eye(3, dtype=int)[np.arange(8) % 3]
     for write, name in ((export.to_tflite, "m.tflite"), (export.to_hub, "module")):
         write(source.model, tmp_path / name)
         opened = open_source(tmp_path / name)
@@ -237,7 +238,15 @@ def test_thresholds_are_in_every_file(labels_run, canvases, tmp_path):
             for task, one, each in ((LABELS, source, 2 * images - 1), (LABELS, opened, images))
         ]
         assert [each["names"] for each in answers[0]] == [each["names"] for each in answers[1]]
-        assert export.verify(source.model, tmp_path / name, images, costs=False).ok
+        report = export.verify(source.model, tmp_path / name, images, truth, costs=False)
+        assert report.ok, report
+    right = 100 * np.mean(truth[range(8), source.model.predict(2 * images - 1).argmax(axis=1)])
+    shown = dict(report.rows())
+    assert shown["precision at 1 of the model"] == f"{right:.2f} %" and 0 < right < 100
+    assert shown["same likeliest class"] == "100.00 %" and "accuracy" not in str(report)
+    files = write_card(source.model, report, "me/labels/1", tmp_path, license="apache-2.0")
+    card = files[0].read_text()
+    assert "Tells which of 3 classes are on" in card and "accuracy" not in card
     source.model.thresholds = (0.5, 0.5, 0.25)
     report = export.verify(source.model, tmp_path / "m.tflite", images, costs=False)
     assert "its thresholds is" in " ".join(report.failures)
@@ -325,6 +334,9 @@ def test_the_sum_of_digits_is_learned(numbers_run, canvases, tmp_path, capsys):
     printed = [each["numbers"][0] for each in json.loads(capsys.readouterr().out)]
     assert [each["value"] for each in printed] == pytest.approx([*expected], rel=1e-4)
     assert f"<td>{printed[0]['value']:.5g}</td>" in page.read_text()
+    main(["predict", str(numbers_run), *photos[:1], "--csv"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["file,name,value", f"{photos[0]},value,{printed[0]['value']:.4f}"]
 
 
 @pytest.mark.long
@@ -339,6 +351,10 @@ def test_numbers_are_in_every_file(numbers_run, canvases, tmp_path):
         assert opened(images)[:, 0] == pytest.approx(expected, rel=1e-3)
         report = export.verify(source.model, tmp_path / name, images, costs=False)
         assert report.ok and report.agreement is None, report
+    signature = opened.module.signatures["serving_default"]
+    assert {*signature.structured_outputs} == {"logits", "values"}
+    values = signature(images=ops.convert_to_tensor(images, "float32"))["values"]
+    np.testing.assert_allclose(values[:, 0], expected, rtol=1e-3)
 
 
 def test_heads_and_tables_of_another_kind_do_not_meet(numbers_run, canvases, tmp_path, refused):

@@ -21,9 +21,17 @@ from keras_vit.variants import TIMM_NAMES, arguments_of
 CONFIG, PREPROCESSOR = "config.json", "preprocessor_config.json"
 # A file of folders that we wrote: "image_size", (height, width), "preprocessing", "thresholds".
 OURS = "keras_vit.json"
-# Hugging Face's architectures that models here are.
-MODEL_TYPES = ("vit", "deit", "dinov2", "dinov2_with_registers", "dinov3_vit", "siglip")
-MODEL_TYPES += ("siglip_vision_model",)
+# Hugging Face's architectures that models here are, and what transformers takes where a config.json
+# leaves it out; other sizes are ViT-B/16's.
+MODEL_TYPES: dict[str, dict[str, Any]] = {
+    "vit": {"layer_norm_epsilon": 1e-12},
+    "deit": {"layer_norm_epsilon": 1e-12},
+    "dinov2": {"patch_size": 14, "mlp_ratio": 4},
+    "dinov2_with_registers": {"mlp_ratio": 4, "num_register_tokens": 4},
+    "dinov3_vit": {"hidden_size": 384, "intermediate_size": 1536, "num_heads": 6},
+    "siglip": {"gelu": "tanh"},
+    "siglip_vision_model": {"gelu": "tanh"},
+}
 # Names of Hugging Face and of timm.
 _GELU = {"gelu": "erf", "gelu_erf": "erf", "gelu_python": "erf"}
 _GELU |= dict.fromkeys(("gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_tanh"), "tanh")

@@ -30,16 +30,6 @@ from keras_vit.models.vision_transformer import VisionTransformer
 from keras_vit.type_hints import ImageSize
 from keras_vit.variants import TIMM_NAMES
 
-# transformers takes these where its config.json leaves them out; other sizes are ViT-B/16's.
-_DEFAULTS: dict[str, dict[str, Any]] = {
-    "vit": {"layer_norm_epsilon": 1e-12},
-    "deit": {"layer_norm_epsilon": 1e-12},
-    "dinov2": {"patch_size": 14, "mlp_ratio": 4},
-    "dinov2_with_registers": {"mlp_ratio": 4, "num_register_tokens": 4},
-    "dinov3_vit": {"hidden_size": 384, "intermediate_size": 1536, "num_heads": 6},
-    "siglip": {"gelu": "tanh"},
-    "siglip_vision_model": {"gelu": "tanh"},
-}
 # Our arguments that a folder states.
 _STATED = {*RENAMED.values(), "patch_size", "position_embedding", "mlp", "gelu"}
 # timm's further arguments that models here follow, that the arrays show, or that training has.
@@ -111,7 +101,7 @@ def _arguments(contents, layout):
     kind, own = config.get("model_type"), config.get("model_args") or {}
     key, known = ("architecture", TIMM_NAMES) if "architecture" in config else ("model_type", ())
     wrong = [f"{n}={own[n]!r}" for n in own if not (n in RENAMED or _OF_TIMM.fullmatch(n))]
-    if config.get(key) not in (known or MODEL_TYPES):
+    if config.get(key) not in [*(known or MODEL_TYPES)]:
         wrong = [f"{key}={config.get(key)!r}"]
     if wrong:
         raise CheckpointError(
@@ -119,7 +109,7 @@ def _arguments(contents, layout):
             'keras_vit.list_models("*_patch*") names, without arguments that models here lack. '
             f"{CONFIG} says {wrong[0]}."
         )
-    stated = {"gelu": "erf", "image_size": 224, **_DEFAULTS.get(kind, {})}
+    stated = {"gelu": "erf", "image_size": 224, **MODEL_TYPES.get(kind, {})}
     stated |= {**layout.arguments, **stated_arguments(config)}
     named = ((RENAMED.get(key, key), value) for key, value in stated.items())
     arguments = {name: value for name, value in named if name in _STATED}

@@ -381,7 +381,7 @@ def _fitting(model, file, arrays, skip):
 
 def _advice(file, names):
     kind = file.contents.config.get("model_type", "vit")
-    if kind not in MODEL_TYPES:
+    if kind not in [*MODEL_TYPES]:
         return f"config.json says model_type={kind!r}, which is another architecture."
     parts = [part for part in _OPTIONAL if file.layout.is_in(part, *names)]
     if all(file.is_in(parts, name) for name in names):

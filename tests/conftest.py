@@ -76,6 +76,15 @@ def release_memory():
     gc.collect()
 
 
+@pytest.fixture(autouse=True, scope="session")
+def graphs_as_they_are_traced():
+    """Leaves out what TensorFlow optimizes of graphs, if `make test` says so."""
+    if os.environ.get("GRAPH_PASSES") == "off":
+        import tensorflow as tf
+
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+
+
 def loud_environment():
     """Returns the environment of a user, whom TensorFlow tells everything."""
     return {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}

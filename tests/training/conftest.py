@@ -18,15 +18,6 @@ def process_environment():
     return os.environ | own
 
 
-@pytest.fixture(scope="session", autouse=True)
-def graphs_as_they_are_traced():
-    """Leaves out what TensorFlow optimizes of graphs, if `make test` says so."""
-    if os.environ.get("GRAPH_PASSES") == "off":
-        import tensorflow as tf
-
-        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-
-
 @pytest.fixture
 def launch():
     """Returns a function that starts Python with arguments, or a file of `processes` by name."""

@@ -148,6 +148,7 @@ def _compile_tensorflow(model, topology, images):
     import keras_vit
     from keras_vit.training.config import schema
     from keras_vit.training.engine.tensorflow import TensorFlowEngine
+    from keras_vit.training.engine.update import Objective
     from keras_vit.training.recipes.optimizer import build_optimizer
     from keras_vit.training.tasks import task_of
 
@@ -171,7 +172,7 @@ def _compile_tensorflow(model, topology, images):
     engine.build(
         lambda: built,
         lambda _: optimizer,
-        lambda _: task_of(engine.config).objective(engine.config, None),
+        lambda _: Objective(task_of(engine.config).losses(engine.config, None)),
         lambda images: images,
     )
     batch = {"image": tf.zeros((images, *built.input_shape[1:])), "label": tf.zeros((images, 1000))}

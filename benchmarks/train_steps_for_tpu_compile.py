@@ -29,7 +29,7 @@ from keras_vit.training.engine.jax_mesh import (
     replicated,
     state_sharding,
 )
-from keras_vit.training.engine.update import Totals
+from keras_vit.training.engine.update import Objective, Totals
 from keras_vit.training.recipes.optimizer import build_optimizer
 from keras_vit.training.tasks import task_of
 from keras_vit.variants import arguments_of
@@ -66,7 +66,7 @@ def lower(
     engine.build(
         lambda: model,
         lambda _: optimizer,
-        lambda _: task_of(engine.config).objective(engine.config, None),
+        lambda _: Objective(task_of(engine.config).losses(engine.config, None)),
         lambda images: images,
     )
     state = [

@@ -106,10 +106,10 @@ class Teachers:
         self.give_logits = bool(self.sources) and config.distill.loss != "none"
         self._models: list[tuple[keras.Model, list[int] | None]] = []
 
-    def open(self, objective: Objective, student: keras.Model) -> Objective:
+    def open(self, labeled: Callable[..., Tensor], student: keras.Model) -> Objective:
         """Opens the teachers where the engine makes weights; returns what the student minimizes.
 
-        It is `label_weight` times `objective` and, for the rest, the sum over the teachers of
+        It is `label_weight` times `labeled` and, for the rest, the sum over the teachers of
         their losses; of a student with classifier="distilled" the first is of the class head and
         the rest of the distillation head, as DeiT has it. Projections of features train with the
         student. Raises `UsageError` for a teacher of other classes or without such features, or if
@@ -123,7 +123,7 @@ class Teachers:
             order = self._order(source, found) if self.give_logits else None
             self._models.append((found.model, order))
         if not self._models:
-            return objective
+            return Objective(labeled)
         self.identity = digest.hexdigest()
         for source, (teacher, _) in zip(self.sources, self._models, strict=True):
             if teacher.license:
@@ -159,12 +159,12 @@ class Teachers:
                 taught += [weight * each.losses(student, teacher) for each in own]
             if not share:
                 return sum(taught)
-            labeled = objective.losses(lambda *images, **training: student[heads[0]], batch)
-            return share * labeled + (1 - share) * sum(taught)
+            of_labels = labeled(lambda *images, **training: student[heads[0]], batch)
+            return share * of_labels + (1 - share) * sum(taught)
 
         weights = [each for model, _ in self._models for each in model.weights if not is_seed(each)]
         trained = [each for own in projections for one in own for each in one.layer.weights]
-        return Objective(losses, [*objective.variables, *weights], trained)
+        return Objective(losses, weights, trained)
 
     def _order(self, source: str, found: Any) -> list[int] | None:
         classes, shape = self._dataset.num_classes, found.model.output_shape

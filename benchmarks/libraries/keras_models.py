@@ -47,7 +47,7 @@ def trainer(case: Case, **distill: Any) -> tuple[Callable[[], Any], int]:
     engine.build(
         lambda: keras_vit.VisionTransformer(**case.arguments, dtype=_policy(case)),
         functools.partial(optimizer_of, config),
-        functools.partial(Teachers(config, classes).open, task_of(config).objective(config, None)),
+        functools.partial(Teachers(config, classes).open, task_of(config).losses(config, None)),
         lambda images: images,
     )
     batch = {"image": case.images(), "label": np.eye(count, dtype="float32")[case.labels()]}

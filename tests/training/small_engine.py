@@ -28,9 +28,7 @@ def small_engine(make_model, prepare_images=lambda images: images, **changes):
     engine.build(
         lambda: make_model(config),
         lambda model: optimizer_of(config, model),
-        lambda model: Teachers(config, classes).open(
-            task_of(config).objective(config, None), model
-        ),
+        lambda model: Teachers(config, classes).open(task_of(config).losses(config, None), model),
         prepare_images,
     )
     return engine

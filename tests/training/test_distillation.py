@@ -17,7 +17,6 @@ from keras_vit.training.config import schema
 from keras_vit.training.data import open_dataset
 from keras_vit.training.data.run_data import RunData
 from keras_vit.training.distillation import Teachers
-from keras_vit.training.engine.update import Objective
 from keras_vit.training.errors import UsageError
 from keras_vit.training.evaluators.base import create_evaluators
 from keras_vit.training.loop import trainer
@@ -116,7 +115,7 @@ def test_students_of_two_heads_have_the_losses_of_deit(kind, temperature, alpha,
     classes = types.SimpleNamespace(num_classes=7, class_names=None, name="seven")
     teachers = Teachers(config, classes)
     monkeypatch.setattr(teachers, "outputs", lambda images: [{"output": TEACHER}])
-    base = task_of(config).objective(config, None)
+    base = task_of(config).losses(config, None)
     batch = {"image": both, "label": np.eye(7, dtype="float32")[GOLDEN["labels"]]}
     found = teachers.open(base, Student()).losses(Student(), batch)
     key = f"{kind}_tau{temperature}_alpha{alpha}"
@@ -135,7 +134,7 @@ def test_a_teacher_of_other_pixels_and_order_of_classes(teacher, tiny, caplog):
     teachers = Teachers(config, digits)
     labeled = np.arange(3, dtype="float32")
     student = tiny_vit(num_classes=10)
-    objective = teachers.open(Objective(lambda model, batch: labeled), student)
+    objective = teachers.open(lambda model, batch: labeled, student)
     assert student.license == "CC-BY-NC-4.0"
     assert "teacher.keras, under CC-BY-NC-4.0, which does not allow every use" in caplog.text
     images, model = random_images(), keras.models.load_model(teacher)
@@ -197,7 +196,7 @@ def test_a_teacher_without_classes_gives_features(tiny, tmp_path):
     data = RunData(config)
     teachers = Teachers(config, data.dataset)
     labeled = np.arange(3, dtype="float32")
-    objective = teachers.open(Objective(lambda model, batch: labeled), student)
+    objective = teachers.open(lambda model, batch: labeled, student)
     (kernel, _), images = objective.trained, random_images()
     mine = student.up_to(["block_00"])(images)["block_00"][:, 1:] @ np.array(kernel)
     taught = np.square(mine - teacher.up_to(["encoded"])(images)["encoded"][:, 1:]).mean((1, 2))

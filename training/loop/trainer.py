@@ -22,7 +22,7 @@ from ..data.sets import fingerprint
 from ..distillation import Teachers
 from ..engine import create_engine
 from ..engine.engine_interface import Engine
-from ..engine.update import Batch, Objective, Report
+from ..engine.update import Batch, Report
 from ..errors import Diverged, Interrupted, TrainingError, UsageError, first_line
 from ..evaluators.base import Evaluator, create_evaluators
 from ..evaluators.few_shot import open_task
@@ -161,8 +161,7 @@ class _Run:
         self._skipped = 0
 
         keras.utils.set_random_seed(config.seed)
-        objective = task_of(config).objective(config, data.train)
-        objective = Objective(own.losses) if own.losses else objective
+        losses = own.losses or task_of(config).losses(config, data.train)
         self.teachers = teachers = Teachers(config, data.dataset)
 
         def build():
@@ -173,7 +172,7 @@ class _Run:
         engine.build(
             build,
             own.optimizer or (lambda model: optimizer_of(config, model)),
-            lambda model: teachers.open(objective, model),
+            lambda model: teachers.open(losses, model),
             data.preprocess.on_device,
         )
         data.check(engine.model)

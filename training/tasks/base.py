@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
-    from ..engine.update import BatchSums, Objective
+    from ..engine.update import BatchSums
 
 
 # Those of `eval_dataset`.
@@ -201,8 +201,8 @@ class Task:
 
         return tf.constant(True)
 
-    def objective(self, config: ConfigDict, split: Any) -> Objective:
-        """Returns what the updates minimize; `split` is the `Split` that trains."""
+    def losses(self, config: ConfigDict, split: Any) -> Callable[[keras.Model, Any], Any]:
+        """Returns what updates minimize, as `Objective.losses`; `split` is the one that trains."""
         raise NotImplementedError
 
     def batch_sums(self, loss: str) -> BatchSums:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
@@ -10,8 +11,6 @@ from .base import Task
 
 if TYPE_CHECKING:
     import keras
-
-    from ..engine.update import Objective
 
 
 class MaskedPatches(Task):
@@ -46,13 +45,11 @@ class MaskedPatches(Task):
 
         return MaskedPatchPrediction(model, **config.masked.to_dict())
 
-    def objective(self, config: ConfigDict, split: Any) -> Objective:
+    def losses(self, config: ConfigDict, split: Any) -> Callable[[keras.Model, Any], Any]:
         from keras import ops
-
-        from ..engine.update import Objective
 
         def losses(model, batch):
             by_patch = model(batch["image"], training=True)
             return ops.mean(ops.cast(by_patch, "float32"), axis=-1)
 
-        return Objective(losses)
+        return losses

@@ -6,7 +6,7 @@ its head: its outputs are numbers in the table's units.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +19,6 @@ from .table_task import TableTask, known_cells
 
 if TYPE_CHECKING:
     import keras
-
-    from ..engine.update import Objective
 
 
 class Numbers(TableTask):
@@ -67,10 +65,8 @@ class Numbers(TableTask):
                 f"something, in {split.text}. Received: {len(rows)} with one number, or none."
             )
 
-    def objective(self, config: ConfigDict, split: Any) -> Objective:
+    def losses(self, config: ConfigDict, split: Any) -> Callable[[keras.Model, Any], Any]:
         from keras import ops
-
-        from ..engine.update import Objective
 
         _, deviations = statistics(split)
 
@@ -82,7 +78,7 @@ class Numbers(TableTask):
                 squares = ops.where(errors < 1, squares / 2, errors - 0.5)
             return ops.mean(squares, axis=-1)
 
-        return Objective(losses)
+        return losses
 
     def errors(self, outputs: np.ndarray, rows: np.ndarray) -> np.ndarray:
         return np.abs(np.nan_to_num(outputs - rows))

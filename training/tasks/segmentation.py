@@ -8,7 +8,7 @@ their intersection over union is another number.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
-    from ..engine.update import BatchSums, Objective
+    from ..engine.update import BatchSums
 
 # Value of no class in stored maps, as ADE20K, Cityscapes and Pascal have it.
 IGNORED = 255
@@ -108,10 +108,8 @@ class Segmentation(Task):
         ignored = num_classes <= IGNORED and found == IGNORED
         return {"image": example["image"], "label": tf.where(ignored, -1, found)}
 
-    def objective(self, config: ConfigDict, split: Any) -> Objective:
+    def losses(self, config: ConfigDict, split: Any) -> Callable[[keras.Model, Any], Any]:
         from keras import ops
-
-        from ..engine.update import Objective
 
         def losses(model, batch):
             logits = model(batch["image"], training=True)
@@ -123,7 +121,7 @@ class Segmentation(Task):
                 found = found + config.masks.dice * dice_losses(logits, batch["label"])
             return found
 
-        return Objective(losses)
+        return losses
 
     def batch_sums(self, loss: str) -> BatchSums:
         from keras import ops

@@ -6,7 +6,7 @@ Average precision and F1 are those of scikit-learn, over the images of which a c
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
-    from ..engine.update import Objective
 
 # The asymmetric loss (Ridnik et al., 2021), as its authors train on COCO, has this exponent of easy
 # negatives, and takes a negative of less than this probability for none.
@@ -75,10 +74,8 @@ class SeveralLabels(TableTask):
         row = encode_classes(label, num_classes)
         return {"image": example["image"], "label": row, "known": tf.ones_like(row)}
 
-    def objective(self, config: ConfigDict, split: Any) -> Objective:
+    def losses(self, config: ConfigDict, split: Any) -> Callable[[keras.Model, Any], Any]:
         from keras import ops
-
-        from ..engine.update import Objective
 
         is_asymmetric = config.several_labels.loss == "asymmetric"
 
@@ -92,7 +89,7 @@ class SeveralLabels(TableTask):
             each = labels * present + (1.0 - labels) * absent
             return ops.sum(batch["known"] * each, axis=-1)
 
-        return Objective(losses)
+        return losses
 
     def logits(self, model: Any) -> Any:
         from .classification.evaluation import logits_of

@@ -179,9 +179,7 @@ def test_losses_of_several_labels_are_their_equations(kind):
     logits = np.float32([[2.0, -1.0, 0.5], [-4.0, 3.0, 0.0]])
     labels = np.float32([[1, 0, 1], [0, 0, 1]])
     batch = {"image": logits, "label": labels, "known": np.float32([[1, 1, 0], [1, 1, 1]])}
-    losses = LABELS.objective(config, None).losses(
-        lambda x, training: ops.convert_to_tensor(x), batch
-    )
+    losses = LABELS.losses(config, None)(lambda x, training: ops.convert_to_tensor(x), batch)
     p = 1 / (1 + np.exp(-logits.astype(float)))
     shifted = np.maximum(p - 0.05, 0)
     absent = -np.log(1 - p) if kind == "sigmoid" else -(shifted**4) * np.log(1 - shifted)
@@ -301,7 +299,7 @@ def test_numbers_are_learned_standardized_and_saved_in_their_units(loss, canvase
     np.testing.assert_allclose(ops.convert_to_numpy(model(images)), expected, rtol=1e-5)
     usual = {"dataset": "d", "batch_size": 1, "total_steps": 1, "numbers": {"loss": loss}}
     batch = {"image": images, "label": np.float32([[2100], [0]]), "known": np.float32([[1], [0]])}
-    losses = NUMBERS.objective(schema.complete(usual), split).losses(model, batch)
+    losses = NUMBERS.losses(schema.complete(usual), split)(model, batch)
     error = abs((expected[0, 0] - 2100) / deviation)
     each = error**2 if loss == "mse" else error**2 / 2 if error < 1 else error - 0.5
     np.testing.assert_allclose(ops.convert_to_numpy(losses), [each, 0], rtol=1e-4)

@@ -90,7 +90,7 @@ def test_loss_is_the_mean_over_the_labeled_pixels_of_the_batch():
     logits = rng.standard_normal((2, 3, 4, 5)).astype("float32")
     labels = rng.integers(-1, 5, (2, 3, 4)).astype("int32")
     labels[0] = -1  # an image without any
-    losses = TASK.objective(schema.default_config(), None).losses(
+    losses = TASK.losses(schema.default_config(), None)(
         lambda x, training: ops.convert_to_tensor(x), {"image": logits, "label": labels}
     )
     logs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
@@ -98,7 +98,7 @@ def test_loss_is_the_mean_over_the_labeled_pixels_of_the_batch():
     expected = -np.take_along_axis(logs, labels.clip(0)[..., None], -1)[..., 0][known].mean()
     assert float(ops.mean(losses)) == pytest.approx(expected, rel=1e-6)
     assert ops.convert_to_numpy(losses)[0] == 0
-    none = TASK.objective(schema.default_config(), None).losses(
+    none = TASK.losses(schema.default_config(), None)(
         lambda x, training: ops.convert_to_tensor(x), {"image": logits, "label": labels * 0 - 1}
     )
     assert not ops.convert_to_numpy(none).any()
@@ -118,7 +118,7 @@ def test_dice_is_over_the_classes_of_an_image():
     values = []
     for weight in (0.0, 0.5):
         config.masks.dice = weight
-        losses = TASK.objective(config, None).losses(lambda x, training: x, batch)
+        losses = TASK.losses(config, None)(lambda x, training: x, batch)
         values.append(ops.convert_to_numpy(losses))
     np.testing.assert_allclose(values[1] - values[0], found / 2, atol=1e-6)
     usual = {"dataset": "digits", "batch_size": 8, "total_steps": 3, "masks": {"dice": 0.5}}

@@ -7,7 +7,6 @@ from keras_vit.training import tasks
 from keras_vit.training.config import schema
 from keras_vit.training.data import open_dataset
 from keras_vit.training.data.tf_data_batches import eval_dataset
-from keras_vit.training.engine.update import Objective
 from keras_vit.training.errors import UsageError
 from keras_vit.training.inference.open_model import open_source
 from keras_vit.training.loop import trainer
@@ -25,11 +24,11 @@ class Brightness(Task):
         if model.output_shape[1:] != (1,):
             raise UsageError(f"Expected one number an image. Received: {model.output_shape}")
 
-    def objective(self, config, split):
+    def losses(self, config, split):
         def losses(model, batch):
             return ops.square(errors(model(batch["image"], training=True), batch))
 
-        return Objective(losses)
+        return losses
 
     def batch_sums(self, loss):
         def sums(model, batch):

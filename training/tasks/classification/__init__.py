@@ -9,7 +9,7 @@ left out of numerator and denominator.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
-    from ...engine.update import BatchSums, Objective
+    from ...engine.update import BatchSums
 
 logger = logging.getLogger("keras_vit")
 
@@ -116,17 +116,14 @@ class Classification(Task):
 
         return tf.reduce_any(example["label"] > 0)
 
-    def objective(self, config: ConfigDict, split: Any) -> Objective:
+    def losses(self, config: ConfigDict, split: Any) -> Callable[[keras.Model, Any], Any]:
         from keras_vit.losses import build_loss
 
-        from ...engine.update import Objective
         from .class_weights import class_weights
 
         weights = class_weights(config.class_weights, split)
         loss = build_loss(config.loss, config.label_smoothing, weights)
-        return Objective(
-            lambda model, batch: loss.call(batch["label"], model(batch["image"], training=True))
-        )
+        return lambda model, batch: loss.call(batch["label"], model(batch["image"], training=True))
 
     def batch_sums(self, loss: str) -> BatchSums:
         from keras import ops

@@ -82,6 +82,7 @@ for words in ([], ["tflite"], ["verify"]):
     print(sorted({"tensorflow", "keras", "numpy"} & set(sys.modules)), code)"""
     result = run_command(code, check=True)
     assert result.stdout.count("usage: keras-vit export") == 3
+    assert "\nkeras-vit export tflite runs/quickstart --output=tflite/ --all\n" in result.stdout
     assert result.stdout.splitlines().count("[] 0") == 3
 
 

@@ -138,11 +138,10 @@ class _Help(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, width=min(100, shutil.get_terminal_size((102, 24)).columns - 2))
 
     def _fill_text(self, text, width, indent):
-        paragraphs = text.strip("\n").split("\n\n")
-        wrapped = [
-            each if each.startswith(" ") else textwrap.fill(each, width) for each in paragraphs
-        ]
-        return "\n\n".join(wrapped)
+        return "\n\n".join(
+            each if each.startswith((" ", "keras-vit ")) else textwrap.fill(each, width)
+            for each in text.strip("\n").split("\n\n")
+        )
 
 
 class _ShowKeys(argparse.Action):

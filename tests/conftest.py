@@ -41,7 +41,7 @@ def pytest_generate_tests(metafunc):
         # `pytest.param` keeps its row with its marks.
         row, rows = getattr(mark.args[0], "values", mark.args[0]), [*mark.args]
         for each in mark.kwargs.get("long", ()):
-            values = each if isinstance(row, tuple) else (each,)
+            values = each if isinstance(each, tuple) else (each,)
             rows.append(pytest.param(*values, marks=pytest.mark.long))
         names = [*inspect.signature(metafunc.function).parameters]
         metafunc.parametrize(names[: len(row)] if isinstance(row, tuple) else names[0], rows)

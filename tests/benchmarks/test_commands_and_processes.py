@@ -54,9 +54,7 @@ def test_bad_use_is_one_line(words, message, capsys, monkeypatch):
     assert error.startswith("error: ") and message in error and error.count("\n") == 1
 
 
-@pytest.mark.rows(
-    pytest.param(1000, marks=pytest.mark.long), pytest.param(50, marks=pytest.mark.slow)
-)
+@pytest.mark.rows(pytest.param(50, marks=pytest.mark.slow), long=[1000])
 @pytest.mark.timeout(3600)
 def test_killed_resumed_and_evaluated(part, tmp_path):
     found = dict(rehearse(tmp_path, part, epochs=3, batch_size=32))

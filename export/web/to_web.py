@@ -149,28 +149,26 @@ def to_web(
             settings["teach"] = {"signature": signature, "model": digest, **constants}
         height, width = image_size(model)
         megabytes = file.stat().st_size / 1e6
-        of_images = model.classifies != "pixel"
+        counted = "Classes" if teach or model.classifies != "number" else "Numbers"
+        count = "those that you teach it" if teach else f"{classes:,}"
         settings["facts"] = {
             "Model": f"{model.name}, {model.count_params() / 1e6:,.1f} million parameters",
             "Images": f"{width} × {height} pixels",
-            ("Numbers" if model.classifies == "number" else "Classes"): f"{classes or 0:,}",
+            counted: count,
             "Weights": f"{_WEIGHTS.get(quantization, quantization)}, {megabytes:.1f} MB",
             "Runtime": f"LiteRT.js {VERSION}",
         }
-        summary = "Learns your classes from a few photos, in your browser."
+        tells = {"number": "numbers of an image", "pixel": "classes of pixels apart"}
+        summary = f"Tells {count} {tells.get(model.classifies, 'classes apart')}, in your browser."
         if teach:
-            settings["facts"]["Classes"] = "those that you teach it"
-        elif model.classifies == "number":
-            summary = f"Tells {classes:,} numbers of an image, in your browser."
-        else:
-            of_what = "classes" if of_images else "classes of pixels"
-            summary = f"Tells {classes:,} {of_what} apart, in your browser."
+            summary = "Learns your classes from a few photos, in your browser."
         return write_page(
             file,
             path,
             litert,
             settings=settings,
-            title=title or ("Image classifier" if of_images else "Classes of pixels"),
+            title=title
+            or ("Classes of pixels" if model.classifies == "pixel" else "Image classifier"),
             summary=summary,
             single_file=single_file,
         )

@@ -103,29 +103,31 @@ def test_on_a_canvas_of_two_digits_the_map_of_each_class_points_to_its_digit():
     photos, labels = load_digits(n_class=5, return_X_y=True)
     photos, rng = photos.reshape(-1, 8, 8).astype("float32") / 8 - 1, np.random.default_rng(0)
     count, shown = 3064, 64
-    places = np.stack([rng.permutation(4)[:2] for _ in range(count)])
-    digits = rng.integers(0, len(photos), (count, 2))
-    canvases = np.full((count, 2, 2, 8, 8), -1, "float32")
-    for digit, place in zip(digits.T, places.T, strict=True):
-        canvases[np.arange(count), place // 2, place % 2] = photos[digit]
+    # Every quarter is empty as often as not: so an empty patch must speak for no class. Where two
+    # of four always are, nothing in training says so.
+    filled, digits = rng.random((count, 4)) < 0.5, rng.integers(0, len(photos), (count, 4))
+    places = np.stack([rng.permutation(4)[:2] for _ in range(shown)])
+    filled[:shown] = np.eye(4, dtype=bool)[places].any(axis=1)
+    canvases = np.where(filled[..., None, None], photos[digits], -1).reshape(count, 2, 2, 8, 8)
     canvases = canvases.transpose(0, 1, 3, 2, 4).reshape(count, 16, 16, 1).repeat(3, axis=-1)
-    classes = labels[digits]
-    targets = np.eye(5)[classes].max(axis=1)
+    targets = (np.eye(5)[labels[digits]] * filled[..., None]).max(axis=1)
     model = keras_vit.VisionTransformer(
-        image_size=16, patch_size=8, hidden_size=48, mlp_dim=96, num_heads=4, num_layers=1,
-        num_classes=5,
+        image_size=16, patch_size=1, hidden_size=48, mlp_dim=96, num_heads=4, num_layers=1,
+        num_classes=5, resnet={"num_layers": (1,)},
     )  # fmt: skip
     model.compile("adamw", keras.losses.BinaryCrossentropy(from_logits=True))
     model.optimizer.learning_rate = 2e-3
-    model.fit(canvases[shown:], targets[shown:], batch_size=64, epochs=16, verbose=0)
+    model.fit(canvases[shown:], targets[shown:], batch_size=64, epochs=5, verbose=0)
     right = (model.predict(canvases[:shown], verbose=0) > 0) == targets[:shown]
-    assert right.mean() > 0.97
-    two = np.flatnonzero(classes[:shown, 0] != classes[:shown, 1])
+    assert right.mean() > 0.97 and model.grid_size == (4, 4)
+    classes = np.take_along_axis(labels[digits[:shown]], places, axis=1)
+    two = np.flatnonzero(classes[:, 0] != classes[:, 1])
     for method in METHODS:
         shares = np.empty((2, 2, len(two)))
         for digit in range(2):
             maps = class_maps(model, canvases[two], classes[two, digit], method, batch_size=64)
-            boxes = maps.reshape(-1, 4) / np.maximum(maps.sum(axis=(1, 2)), 1e-9)[:, None]
+            boxes = maps.reshape(-1, 2, 2, 2, 2).sum(axis=(2, 4)).reshape(-1, 4)
+            boxes /= np.maximum(boxes.sum(axis=1, keepdims=True), 1e-9)
             shares[digit] = np.take_along_axis(boxes, places[two], axis=1).T
         own, other = shares[[0, 1], [0, 1]].mean(), shares[[0, 1], [1, 0]].mean()
-        assert own > 0.8 and other < 0.2
+        assert own > 0.9 and other < 0.1

@@ -59,20 +59,8 @@ def loggers() -> int:
     return subprocess.run([python, *chosen], cwd=ROOT, check=False).returncode
 
 
-# Tests that differentiate by TensorFlow, compare dtypes as texts, the order of outputs or NumPy's
-# arrays of tensors with gradients; a proxy's warning; and what docs/models.md says of dropout.
-NOT_ON_TORCH = " or ".join(
-    (
-        "test_gelu_and_its_derivative",
-        "test_an_untrained_model_guesses",
-        "test_half_precision_computes_masks",
-        "test_a_copy_by_its_config",
-        "test_pixels_between_0_and_1",
-        "test_remat_leaves_the_gradients",
-        "test_training_continues_from_a_file",
-        "test_the_hubs_weights_by_name",
-    )
-)
+# Dropout draws from torch's own stream, which is not saved: docs/models.md.
+NOT_ON_TORCH = "test_training_continues_from_a_file"
 
 
 def torch() -> int:
@@ -81,7 +69,7 @@ def torch() -> int:
     python = python_of(*environment, over=True, options=FOR_PROCESSORS)
     chosen = [python, "-m", "pytest", "-p", "no:xdist", "-m", "not slow and not long"]
     torch, tensorflow = ({**os.environ, "KERAS_BACKEND": name} for name in ("torch", "tensorflow"))
-    chosen += ["-k", f"not ({NOT_ON_TORCH})"]
+    chosen += ["-k", f"not {NOT_ON_TORCH}"]
     for tests, environment in (("tests/keras_vit", torch), ("tests/test_loaders.py", tensorflow)):
         result = subprocess.run([*chosen, tests], cwd=ROOT, env=environment, check=False)
         if result.returncode:

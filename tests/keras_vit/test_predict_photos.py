@@ -110,7 +110,8 @@ def test_pixels_between_0_and_1_are_warned_of(model, recwarn):
     images = np.random.default_rng(0).uniform(0, 1, (1, 16, 16, 3))
     for scale in (1, 1.0009):  # rounding may leave the range by a little
         keras_vit.predict(model, (images * 2 - 1) * np.float32(scale))
-    assert not recwarn.list
+    # With torch, Keras itself causes warnings of NumPy's.
+    assert not [each for each in recwarn if each.category is UserWarning]
     with pytest.warns(UserWarning, match=r"pass images \* 2 - 1"):
         keras_vit.predict(model, images)
 

@@ -115,7 +115,7 @@ def test_weights_by_name(bucket, tmp_path):
     keras_vit.load_checkpoint(make_vit(representation_size=16), "imagenet21k/ViT-B_16")
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::UserWarning")
 def test_the_hubs_weights_by_name(bucket, cases, golden, build_case, monkeypatch):
     """Normalization comes from the table: the file is alone in the cache."""
     arrays, listed = golden.checkpoint(cases["deit"]), published_weights

@@ -152,12 +152,10 @@ def test_every_encoder_trains_and_any_resolution_is_the_model_at_its_size(argume
 def test_half_precision_computes_masks_in_float32():
     encoder = tiny_vit(num_classes=None, dtype="mixed_bfloat16")
     model = randomize(keras_vit.Segmenter(encoder, 3))
-    outputs = model.up_to(("encoded", "class_embeddings", "logits"))(make_images())
-    assert [keras.backend.standardize_dtype(outputs[n].dtype) for n in outputs] == [
-        "bfloat16",
-        "float32",
-        "float32",
-    ]
+    names = ("encoded", "class_embeddings", "logits")
+    outputs = model.up_to(names)(make_images())
+    dtypes = [keras.backend.standardize_dtype(outputs[name].dtype) for name in names]
+    assert dtypes == ["bfloat16", "float32", "float32"]
     norms = np.linalg.norm(to_numpy(outputs["class_embeddings"]), axis=-1)
     np.testing.assert_allclose(norms, 1, rtol=1e-5)
 

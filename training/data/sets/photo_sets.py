@@ -158,7 +158,9 @@ def scan(root: str | os.PathLike, several: bool = False) -> PhotoSet:
             f"extension among {', '.join(EXTENSIONS)}. Found none below {root}"
             f"{', but ' + left if left else ''}."
         )
-    for first, *links in [] if several else _by_file(root, list(itertools.chain(*splits.values()))):
+    for first, *links in (
+        [] if several else _by_file(root, [*itertools.chain(*splits.values())], False)
+    ):
         if differ := [each.path for each in links if each.label != first.label]:
             raise ValueError(
                 f"Expected one class of each photo. {root / first.path} and {root / differ[0]} are "
@@ -172,11 +174,15 @@ def scan(root: str | os.PathLike, several: bool = False) -> PhotoSet:
     return found
 
 
-def _by_file(root, photos):
-    """Returns lists of the photos that are one file, by links; the path of least depth first."""
+def _by_file(root, photos, every=True):
+    """Returns lists of the photos that are one file, by links; the path of least depth first.
+
+    Those that cannot be links to one are left out unless `every`.
+    """
     files = collections.defaultdict(list)
     # Links share size and time: the disk is asked for few photos once more. A store has no links.
     alike = collections.Counter(() if is_remote(root) else ((p.size, p.modified) for p in photos))
+    photos = photos if every else [p for p in photos if alike[p.size, p.modified] > 1]
     for photo in sorted(photos, key=lambda photo: (photo.path.count("/"), photo.path)):
         stat = os.stat(root / photo.path) if alike[photo.size, photo.modified] > 1 else None
         files[(stat.st_dev, stat.st_ino) if stat else photo.path].append(photo)

@@ -3,7 +3,7 @@
 Files import this project's files at the top. These import some where they are used, as those load
 TensorFlow, Keras, JAX or matplotlib:
 
-- `commands` and `training/tasks`, so that --help is answered at once;
+- `commands`, `command_line` and `training/tasks`, so that --help is answered at once;
 - `training/data/opened_dataset.py`, so that missing data is reported at once;
 - `export/tflite/quantization.py`, of which commands need the rest;
 - `keras_vit/backends/by_backend.py`, `training/engine/__init__.py` and

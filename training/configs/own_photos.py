@@ -89,7 +89,7 @@ def get_config(arg: str = "") -> ConfigDict:
     if options["model"]:
         _fine_tuning(config, options["model"])
     else:
-        _from_scratch(config)
+        _from_scratch(config, options["size"] or 96)
     if options["teacher"]:
         config.distill.update(teacher=options["teacher"], temperature=2.0, label_weight=0.5)
     size = options["size"] or config.model.image_size
@@ -130,8 +130,11 @@ def _is_folder(path):
     return read_path(path, path.is_dir)
 
 
-def _from_scratch(config):
-    config.model = {"image_size": 96, "patch_size": 12, "position_embedding": "sincos_2d"}
+def _from_scratch(config, size):
+    # Patches that do not fill an image would leave its last rows and columns out.
+    filling = [side for side in range(6, 25) if size % side == 0] or [12]
+    patch_size = min(filling, key=lambda side: abs(side - 12))
+    config.model = {"image_size": size, "patch_size": patch_size, "position_embedding": "sincos_2d"}
     config.model.update(hidden_size=128, mlp_dim=256, num_heads=4, num_layers=4)
     config.total_steps = 1000
     config.optimizer.update(base_lr=1e-3, weight_decay=0.1)

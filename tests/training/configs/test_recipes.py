@@ -191,6 +191,9 @@ def test_a_fifth_is_held_out_unless_there_are_splits_in_a_store_too(tmp_path, ra
     assert (config.train_split, config.eval_split) == ("train", "val")
     assert (config.total_steps, config.optimizer.warmup_steps) == (50, 5)
     assert config.model.image_size == 48 and "inception_crop(48," in config.train_preprocess
+    patches = {48: 12, 32: 8, 100: 10, 97: 12}
+    for size, patch in patches.items():
+        assert own_photos.get_config(f"{two},size={size}").model.patch_size == patch
     assert config.eval_preprocess == "decode(precise=True)|resize(48)|value_range(-1,1)"
 
 

@@ -187,9 +187,11 @@ class Optimizer(keras.optimizers.Optimizer):
             average.assign(before)
 
     def get_config(self) -> dict[str, Any]:
-        config, kinds = super().get_config(), (Optimizer, type(self))
-        names = [n for kind in kinds for n in inspect.signature(kind).parameters if n != "kwargs"]
-        return {name: config[name] if name in config else getattr(self, name) for name in names}
+        found = vars(self) | super().get_config()
+        kinds = [kind for kind in type(self).__mro__ if issubclass(kind, Optimizer)]
+        names = [name for kind in kinds for name in inspect.signature(kind).parameters]
+        # What a class of one's own keeps under another name it adds itself.
+        return {name: found[name] for name in names if name in found}
 
 
 def _tensorflow():

@@ -220,6 +220,17 @@ def test_a_configuration_makes_the_same_optimizer(name):
     assert config.items() >= given.items()
     assert OPTIMIZERS[name].from_config(config).get_config() == config
 
+    class Own(OPTIMIZERS[name]):
+        def __init__(self, *args, scale=1.0, **options):
+            super().__init__(*args, **options)
+            self._scale = scale
+
+        def get_config(self):
+            return super().get_config() | {"scale": self._scale}
+
+    config |= {"scale": 3.0, "name": "own"}
+    assert Own.from_config(config).get_config() == config
+
 
 def test_wrong_arguments():
     for make, options, message in (

@@ -1,6 +1,7 @@
 """The options that several commands take: spelled and explained here, once."""
 
 import argparse
+import contextlib
 import os
 import re
 import shlex
@@ -179,19 +180,18 @@ def number(
     """Returns the type of an option: what `make` makes and `accepts` takes, said by `expected`."""
 
     def convert(text: str) -> float:
-        value = make(text)
-        if not accepts(value):
-            raise argparse.ArgumentTypeError(f"expected {expected}. Received: {text}")
-        return value
+        with contextlib.suppress(ValueError):
+            if accepts(value := make(text)):
+                return value
+        raise argparse.ArgumentTypeError(f"expected {expected}. Received: {text}")
 
-    convert.__name__ = make.__name__
     return convert
 
 
-at_least_1 = number(int, lambda value: value >= 1, "at least 1")
-whole = number(int, lambda value: value >= 0, "at least 0")
-at_least_0 = number(float, lambda value: 0 <= value < float("inf"), "finite, at least 0")
-above_0 = number(float, lambda value: 0 < value < float("inf"), "finite, above 0")
+at_least_1 = number(int, lambda value: value >= 1, "a whole number, at least 1")
+whole = number(int, lambda value: value >= 0, "a whole number, at least 0")
+at_least_0 = number(float, lambda value: 0 <= value < float("inf"), "a finite number, at least 0")
+above_0 = number(float, lambda value: 0 < value < float("inf"), "a finite number, above 0")
 
 
 def list_of(make: Callable[[str], Any], choices: Collection[Any] = ()) -> Callable[[str], list]:

@@ -49,12 +49,13 @@ def test_debug_shows_the_traceback_before_the_line(name, refused, monkeypatch):
 def test_senseless_numbers_are_refused(refused):
     for name, option, expected in (
         ("sweep", "--development=1", "a share above 0 and below 1. Received: 1."),
-        ("predict", "--top=0", "at least 1. Received: 0."),
+        ("predict", "--top=0", "a whole number, at least 1. Received: 0."),
         ("few_shot", "--seeds=1,1", "each once. Received: 1,1."),
         ("sweep", "--rates=0.001,0.00100000001", "each once. Received: 0.001,0.00100000001."),
-        ("few_shot", "--l2=nan", "finite, at least 0. Received: nan."),
-        ("sweep", "--rates=0.1,0", "finite, above 0. Received: 0."),
-        ("export web", "--examples=-3", "at least 0. Received: -3."),
+        ("few_shot", "--l2=nan", "a finite number, at least 0. Received: nan."),
+        ("sweep", "--rates=0.1,0", "a finite number, above 0. Received: 0."),
+        ("export web", "--examples=-3", "a whole number, at least 0. Received: -3."),
+        ("evaluate", "--scales=1,a", "a factor above 0 and below 100. Received: a."),
     ):
         message = f"error: argument {option.partition('=')[0]}: expected {expected} See "
         assert refused(*name.split(), option).startswith(message)
@@ -172,7 +173,7 @@ def test_wrong_words_are_answered_with_the_closest(refused):
         ("train --total_steps=20", "Did you mean --config.total_steps? Received: --total_st"),
         ("data prepare tfds:cifra10", "Did you mean cifar10? Expected a data set of TFDS"),
         ("evaluate --modle=Ti", "Did you mean --model? Received: --modle."),
-        ("evaluate x --image_size=big", "argument --image_size: invalid int value: 'big'."),
+        ("evaluate x --image_size=big", "argument --image_size: expected a whole number, at le"),
         ("evaluate x --config.seed=1", "unrecognized arguments: --config.seed=1"),
         ("analyze --model=Ti", "the following arguments are required: SOURCE, --output. See"),
     ):

@@ -175,7 +175,7 @@ def test_missing_data_is_listed_before_anything_runs(vit, tmp_path, monkeypatch,
     assert titles == ["CIFAR-100", "Pets", "sNORB-Elev"]
     for wrong, message in (
         (["--tasks=Pets", "--skip_missing"], "No task is left"),
-        (["--tasks=MNIST"], "Received: MNIST"),
+        (["--tasks=Pets,MNIST"], ", smallnorb_elevation. Received: MNIST"),
         (["--tasks=dtd", "--config.batchsize=3"], "Did you mean batch_size?"),
     ):
         assert message in refused("vtab", *options, *wrong)

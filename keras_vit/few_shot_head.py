@@ -39,7 +39,8 @@ class LeastSquares:
         # A million examples in float64 would not fit in memory: both are read in blocks.
         features, targets = np.asarray(features), 2.0 * np.eye(num_classes) - 1.0
         self.mean = features.mean(axis=0, dtype=np.float64)
-        self.scale = features.std(axis=0, dtype=np.float64) + STANDARD_DEVIATION_FLOOR
+        squares = sum(np.square(rows - self.mean).sum(axis=0) for rows in _blocks(features))
+        self.scale = np.sqrt(squares / len(features)) + STANDARD_DEVIATION_FLOOR
         if len(features) > features.shape[1]:
             gram = products = 0.0
             for rows, numbers in zip(_blocks(features), _blocks(labels), strict=True):

@@ -1,9 +1,13 @@
+import sys
+import tracemalloc
+
 import keras
 import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit.few_shot_head import BIAS, L2
+from keras_vit import few_shot_head
+from keras_vit.few_shot_head import BIAS, L2, LeastSquares
 from tests.keras_vit.small import endpoints_of, make_images, make_resnet, make_vit, to_numpy
 
 IMAGES = make_images(7)
@@ -34,6 +38,17 @@ def test_the_heads_logits_are_the_normal_equations(overrides):
     np.testing.assert_array_equal(
         *(to_numpy(m.get_layer("head").kernel) for m in (numbers, taught))
     )
+
+
+def test_many_examples_never_lie_in_memory_as_float64(monkeypatch):
+    monkeypatch.setattr(sys.modules[LeastSquares.__module__], "_AT_ONCE", 500)
+    features, labels = np.ones((50_000, 16), "float32"), np.zeros(50_000, int)
+    tracemalloc.start()
+    try:
+        LeastSquares(features, labels, 2).classes(features, L2)
+        assert tracemalloc.get_traced_memory()[1] < features.nbytes
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_saved_one_predicts_and_wrong_labels_are_refused(tmp_path):

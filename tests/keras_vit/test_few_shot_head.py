@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import keras_vit
-from keras_vit import few_shot_head
 from keras_vit.few_shot_head import BIAS, L2, LeastSquares
 from tests.keras_vit.small import endpoints_of, make_images, make_resnet, make_vit, to_numpy
 

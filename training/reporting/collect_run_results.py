@@ -9,6 +9,7 @@ import numpy as np
 from keras_vit.errors import damage_named
 
 from ..data import Dataset, open_data_of_run
+from ..data.sets.known_datasets import OF_PHOTOS
 from ..data.sets.splits import HELD_OUT_FIFTH
 from ..data.skip_unreadable import counter_for
 from ..data.tf_data_batches import eval_dataset
@@ -131,7 +132,7 @@ def _files(run):
 def _short_name(dataset):
     """Returns the name of a data set; of photos, the last part of their folder or table."""
     kind, _, path = dataset.partition(":")
-    return pathlib.PurePath(path).name or dataset if kind in ("folder", "csv") else dataset
+    return pathlib.PurePath(path).name or dataset if f"{kind}:" in OF_PHOTOS else dataset
 
 
 def _last_step(series):

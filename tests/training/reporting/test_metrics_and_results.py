@@ -61,6 +61,11 @@ def test_evaluations_before_other_data_was_accepted_are_not_of_the_model():
     assert collect_run_results.figures_of(series, config) == tiles
 
 
+@pytest.mark.parametrize("kind", ["folder", "labels", "csv", "masks", "ade20k"])
+def test_the_title_of_a_page_names_photos_without_the_folders_above_them(kind):
+    assert collect_run_results._short_name(f"{kind}:/home/me/birds") == "birds"
+
+
 @pytest.mark.rows((4, 20), (0, 10), (10, 10), (24, 28), (1, 1))
 def test_the_margin_of_a_share_is_that_of_scipy(hits, count):
     low, high = scipy.stats.binomtest(hits, count).proportion_ci(method="wilson")

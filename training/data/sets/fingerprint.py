@@ -74,7 +74,7 @@ def require_same(
     name = shlex.quote(f"own_photos:{dataset.removeprefix('folder:')},model={model}")
     new = f"train its model on what is there now: keras-vit train --config={name} "
     new += f"--workdir={shlex.quote(f'{where}-2')}"
-    new = new if model and dataset.startswith("folder:") else "use another --workdir"
+    new = new if model and dataset.startswith(("folder:", "labels:")) else "use another --workdir"
     if moved:
         remedy = "Labels stand for other classes now: put the data back, or"
     elif finished:

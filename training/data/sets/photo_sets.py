@@ -81,10 +81,10 @@ class PhotoSet(NamedTuple):
 
 def read(name: str) -> PhotoSet:
     """Lists photos of `folder:/path`, `labels:`, `csv:`, `masks:`, `ade20k:`; errors as of each."""
-    kind, _, path = name.partition(":")
-    if kind in ("masks", "ade20k"):
+    kind, colon, path = name.partition(":")
+    if colon and kind in ("masks", "ade20k"):
         return read_masks(path, ADE20K if kind == "ade20k" else "masks")
-    if kind in ("csv", "labels"):
+    if colon and kind in ("csv", "labels"):
         return read_table(path) if kind == "csv" else scan(path, several=True)
     return scan(name.removeprefix("folder:"))
 

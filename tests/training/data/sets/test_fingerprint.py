@@ -34,6 +34,14 @@ def refusal(before, now, accept=False):
         return str(error)
 
 
+@pytest.mark.rows(("folder:/b", "/b"), ("labels:/b", "labels:/b"))
+def test_what_trains_on_the_photos_of_now_is_named(dataset, named, birds):
+    before = described(birds)
+    now = before | {"train": before["train"] | {"digest": "other"}}
+    with pytest.raises(UsageError, match=f"--config=own_photos:{named},model=/m "):
+        fingerprint.require_same(before, now, "/runs/birds", dataset=dataset, model="/m")
+
+
 def test_the_same_data_is_the_same_wherever_it_lies(birds, tmp_path_factory, caplog):
     before = described(birds)
     assert fingerprint.is_description(before)

@@ -142,7 +142,7 @@ def test_links_to_a_photo_give_it_several_labels(link, tmp_path, caplog):
         photo_sets.scan(tmp_path)
 
 
-def test_folders_of_links_without_links_are_doubted(tmp_path, ram, caplog):
+def test_folders_of_links_without_links_are_doubted(tmp_path, ram, caplog, monkeypatch):
     for root in (tmp_path, epath.Path(ram())):
         write_photos(root, ["test/a/1.png", "test/b/2.png", "train/a/1.png", "train/a/2.png"])
         assert photo_sets.read(f"labels:{root}").targets["test/b/2.png"] == (0, 1)
@@ -156,6 +156,10 @@ def test_folders_of_links_without_links_are_doubted(tmp_path, ram, caplog):
     assert "every photo is in a. Put" in caplog.text and "no photo" not in caplog.text
     with pytest.raises(ValueError, match="in one sub-folder for each class"):
         photo_sets.read(f"labels:{tmp_path / 'none' / 'b'}")
+    (tmp_path / "train").rename(tmp_path / "labels")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="one class of each photo"):
+        photo_sets.read("labels")  # a folder of that name
 
 
 def test_a_folder_in_a_store_is_that_of_a_disk(tmp_path, ram, monkeypatch):

@@ -219,7 +219,8 @@ np.save(found, of(images=tf.constant(images), classes=tf.constant(classes))["map
 """
 
 
-@pytest.mark.rows({"classifier": "distilled"}, long=[{"classifier": "map", "register_tokens": 1}])
+@pytest.mark.long
+@pytest.mark.rows({"classifier": "distilled"}, {"classifier": "map", "register_tokens": 1})
 def test_a_module_tells_which_patches_speak_for_a_class(arguments, make_vit, images, tmp_path):
     model = make_vit(**arguments)
     path = export.to_hub(model, tmp_path / "module", class_maps=True)

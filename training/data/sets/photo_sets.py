@@ -28,6 +28,7 @@ import logging
 import os
 import pathlib
 import re
+import shlex
 import unicodedata
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -165,7 +166,7 @@ def scan(root: str | os.PathLike, several: bool = False) -> PhotoSet:
             raise ValueError(
                 f"Expected one class of each photo. {root / first.path} and {root / differ[0]} are "
                 "the same file, by a link. Remove one, or train several labels: "
-                f"--config=own_photos:labels:{root}"
+                f"--config={shlex.quote(f'own_photos:labels:{root}')}"
             )
     kind = "labels" if several else "label"
     found = PhotoSet(root, tuple(labels), splits, kind=kind, targets=targets)

@@ -16,7 +16,6 @@ from benchmarks.harness.process import Process, ProcessError
 from keras_vit.training.command_line.options import CommandParser
 from keras_vit.training.errors import UsageError
 from keras_vit.training.io.progress_bar import track
-from keras_vit.training.reporting.matplotlib_figures import new_figure, write_png
 from keras_vit.variants import arguments_of
 
 # The models and sizes of the paper's figure.
@@ -79,6 +78,9 @@ def run(options: argparse.Namespace) -> None:
         for each in measurements
     ]
     show(rows, title)
+    # It imports TensorFlow, whose memory is the measured processes' until here.
+    from keras_vit.training.reporting.matplotlib_figures import write_png
+
     write_png(draw(measurements, title), options.output)
 
 
@@ -120,6 +122,8 @@ def search(ask: Callable[..., dict], max_batch: int) -> tuple[float, int, int, b
 
 def draw(measurements: Sequence[Measurement], title: str) -> Any:
     """Returns a matplotlib figure: rate and largest batch against the size, a line per model."""
+    from keras_vit.training.reporting.matplotlib_figures import new_figure
+
     figure, (left, right) = new_figure(panels=2)
     for model, group in itertools.groupby(measurements, lambda each: each.model):
         points = [each for each in group if each.largest_batch]

@@ -33,6 +33,11 @@ def test_the_guides_name_every_command_and_their_options_exist():
     assert {name for name, *_ in LINES} == {*BENCHMARKS.table}
 
 
+def test_processes_that_fill_the_memory_have_a_parent_without_tensorflow(run_command):
+    code = "import sys, benchmarks.figure_11_throughput; print({'tensorflow'} & {*sys.modules})"
+    assert run_command(code, check=True).stdout == "set()\n"
+
+
 @pytest.mark.rows(
     ("tabel", f"{', '.join(BENCHMARKS.table)}. Received: tabel"),
     ("compare_libraries --model ViT-Q/16", "Expected a model's name, one of ViT-Ti/16"),

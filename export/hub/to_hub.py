@@ -44,7 +44,8 @@ def to_hub(
     - `serve` and `serve_train`: endpoints for Keras 3's `TFSMLayer`.
     - signatures `serving_default` (images; one in [0, 255] gives NaN), `serving_uint8` (uint8) and
       `serving_bytes` (encoded JPEG, PNG, GIF or BMP, prepared as `model.preprocessing`
-      says or else resized), returning logits and probabilities, or the representation.
+      says or else resized), returning logits and probabilities, of numbers `values`, or the
+      representation.
     - signature `class_maps`, with `class_maps=True`: (images, classes (batch,) int32) to `maps`
       (batch, rows, columns), `keras_vit.analysis.class_maps` by gradients of attention. A negative
       class is the most probable one; one that the model lacks gives NaN.

@@ -49,7 +49,7 @@ def open(name: str, split: str, data_dir: str | os.PathLike | None = None) -> "S
 
     Args:
         name: a name of the table (`keras-vit data list`), `vtab/task`,
-            `tfds:name/config:version`, `folder:/path` or `csv:/file.csv`.
+            `tfds:name/config:version`, `folder:/path`, `labels:/path` or `csv:/file.csv`.
         split: such as "train", "train[:98%]" or "train[:800]+validation[:200]".
         data_dir: folder of prepared data sets; empty or None is the default of TFDS.
 

@@ -101,9 +101,13 @@ class hub:
             with tempfile.TemporaryDirectory() as directory:
                 return tar_gz.pack(to_hub(model, f"{directory}/module", **arguments), path)
 
-        output = {"labels": export.labels, "output": options.module_output}
-        added = {"resolution": options.resolution, "class_maps": options.class_maps}
-        return export.write(write, **added, **output)
+        return export.write(
+            write,
+            labels=export.labels,
+            output=options.module_output,
+            resolution=options.resolution,
+            class_maps=options.class_maps,
+        )
 
 
 class tflite:

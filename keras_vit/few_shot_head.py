@@ -70,11 +70,12 @@ class LeastSquares:
         """Returns the (examples, K) scores of `features`, (examples, dimensions)."""
         return self._standardize(np.asarray(features, np.float64)) @ self.weights(l2)
 
-    def classes(self, features: np.ndarray, l2: float) -> np.ndarray:
-        """Returns the class of the largest score of each of `features`, (examples,)."""
-        weights = self.weights(l2)
-        found = [(self._standardize(rows) @ weights).argmax(axis=1) for rows in _blocks(features)]
-        return np.concatenate(found)
+    def classes(self, features: np.ndarray, penalties: Sequence[float]) -> np.ndarray:
+        """Returns the class of the largest score with each penalty, (penalties, examples)."""
+        weights = [self.weights(l2) for l2 in penalties]
+        blocks = map(self._standardize, _blocks(features))
+        found = [[(rows @ each).argmax(axis=1) for each in weights] for rows in blocks]
+        return np.concatenate(found, axis=1)
 
     def _standardize(self, features):
         standardized = (features - self.mean) / self.scale

@@ -190,7 +190,7 @@ class Optimizer(keras.optimizers.Optimizer):
         found = vars(self) | super().get_config()
         kinds = [kind for kind in type(self).__mro__ if issubclass(kind, Optimizer)]
         names = [name for kind in kinds for name in inspect.signature(kind).parameters]
-        # What a class of one's own keeps under another name it adds itself.
+        # A class of one's own adds the arguments that it keeps under other names.
         return {name: found[name] for name in names if name in found}
 
 

@@ -9,7 +9,7 @@ from keras_vit.training.tasks import task_of
 _TIES = 1e-3
 # Unseen classes that a report names.
 _NAMED = 10
-# Of what a model classifies; of all others accuracy and top-1 agreement.
+# Names of two figures by what a model classifies; others have accuracy and top-1 agreement.
 _MEASURES = {"pixel": "mean IoU", "labels": "precision at 1"}
 _AGREEMENTS = {"pixel": "agreement of pixels", "labels": "same likeliest class"}
 

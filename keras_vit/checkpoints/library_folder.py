@@ -101,6 +101,7 @@ def _arguments(contents, layout):
     kind, own = config.get("model_type"), config.get("model_args") or {}
     key, known = ("architecture", TIMM_NAMES) if "architecture" in config else ("model_type", ())
     wrong = [f"{n}={own[n]!r}" for n in own if not (n in RENAMED or _OF_TIMM.fullmatch(n))]
+    # A list, as a damaged file may state something that is not hashable.
     if config.get(key) not in [*(known or MODEL_TYPES)]:
         wrong = [f"{key}={config.get(key)!r}"]
     if wrong:

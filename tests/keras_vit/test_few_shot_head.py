@@ -44,7 +44,7 @@ def test_many_examples_never_lie_in_memory_as_float64(monkeypatch):
     features, labels = np.ones((50_000, 16), "float32"), np.zeros(50_000, int)
     tracemalloc.start()
     try:
-        LeastSquares(features, labels, 2).classes(features, L2)
+        LeastSquares(features, labels, 2).classes(features, [L2])
         assert tracemalloc.get_traced_memory()[1] < features.nbytes
     finally:
         tracemalloc.stop()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # negatives, and takes a negative of less than this probability for none.
 GAMMA, MARGIN = 4, 0.05
 _EVEN = 0.5
-# Of fewer images of a class, one of them moves its recall by more than 10 points.
+# Where a class has fewer images, one of them moves its recall by more than 10 points.
 FEW = 10
 
 logger = logging.getLogger("keras_vit")

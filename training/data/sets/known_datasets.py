@@ -14,9 +14,8 @@ from keras_vit.name_suggestions import did_you_mean
 from ...paper_tables import VTAB, VtabTask
 from . import splits
 
-# Of VTAB's splits the rules that hold the end of `train` out: where `val` begins and ends, in
-# percent, and `test`.
-# CLEVR's own test split comes without objects, so without labels.
+# Rules of VTAB's splits that hold the end of `train` out: where `val` begins and ends, in percent,
+# and `test`. CLEVR's own test split comes without objects, so without labels.
 _HELD_OUT = {
     "holdout_90": (90, 100, "test"),
     "holdout_80": (80, 100, "test"),

@@ -159,20 +159,23 @@ def scan(root: str | os.PathLike, several: bool = False) -> PhotoSet:
             f"extension among {', '.join(EXTENSIONS)}. Found none below {root}"
             f"{', but ' + left if left else ''}."
         )
-    for first, *links in (
-        [] if several else _by_file(root, [*itertools.chain(*splits.values())], False)
-    ):
+    if not several:
+        _require_one_class(root, [*itertools.chain(*splits.values())])
+    kind = "labels" if several else "label"
+    found = PhotoSet(root, tuple(labels), splits, kind=kind, targets=targets)
+    for doubt in _doubts(found, prefixes, folders, images, left):
+        logger.warning("%s: %s", root, doubt)
+    return found
+
+
+def _require_one_class(root, photos):
+    for first, *links in _by_file(root, photos, every=False):
         if differ := [each.path for each in links if each.label != first.label]:
             raise ValueError(
                 f"Expected one class of each photo. {root / first.path} and {root / differ[0]} are "
                 "the same file, by a link. Remove one, or train several labels: "
                 f"--config={shlex.quote(f'own_photos:labels:{root}')}"
             )
-    kind = "labels" if several else "label"
-    found = PhotoSet(root, tuple(labels), splits, kind=kind, targets=targets)
-    for doubt in _doubts(found, prefixes, folders, images, left):
-        logger.warning("%s: %s", root, doubt)
-    return found
 
 
 def _by_file(root, photos, every=True):

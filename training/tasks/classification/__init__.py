@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("keras_vit")
 
-# Of fewer held-out images a temperature or threshold is chance: the 95 % interval of a share of
+# Fewer held-out images choose a temperature or threshold by chance: the 95 % interval of a share of
 # 95 % is 89 to 98 % of 100 images, and 76 to 99 % of 20.
 FEW = 100
 
